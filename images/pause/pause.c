@@ -3,8 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void stop(int signal) { (void)signal; _exit(0); }
-static void reap(int signal) { (void)signal; while (waitpid(-1, 0, WNOHANG) > 0) {} }
+static void stop(int signal) {
+  (void)signal;
+  _exit(0);
+}
+static void reap(int signal) {
+  (void)signal;
+  while (waitpid(-1, 0, WNOHANG) > 0) {
+  }
+}
 
 int main(void) {
   struct sigaction on_stop = {.sa_handler = stop}, on_child = {.sa_handler = reap, .sa_flags = SA_NOCLDSTOP};

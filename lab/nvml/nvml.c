@@ -1,10 +1,8 @@
-/* The lab's libnvidia-ml.so.1: answers for GPUs that a JSON file describes (state.h), read anew at each call, so that a test or
- * `homeostat-lab inject` changes what the agent sees at once. The file is $HOMEOSTAT_FAKE_NVML or /run/homeostat/nvml.json.
- * A lost GPU still counts, as with the real library, and every question about it is answered with NVML_ERROR_GPU_IS_LOST.
- * Threads: no state is shared but the count of nvmlInit calls, which is atomic. */
+/* The lab's libnvidia-ml.so.1: answers for GPUs that a JSON file describes (state.h), read anew at each call, so that a
+ * test or `homeostat-lab inject` changes what the agent sees at once. The file is $HOMEOSTAT_FAKE_NVML or
+ * /run/homeostat/nvml.json. A lost GPU still counts, as with the real library, and every question about it is answered
+ * with NVML_ERROR_GPU_IS_LOST. Threads: no state is shared but the count of nvmlInit calls, which is atomic. */
 #define _GNU_SOURCE
-#include "nvml_abi.h"
-
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "nvml_abi.h"
 #include "state.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -34,7 +33,8 @@ static nvmlReturn_t read_state(MachineState* state) {
   if (file < 0) return free(text), NVML_ERROR_DRIVER_NOT_LOADED;
   size_t length = 0;
   ssize_t got;
-  while (length + 1 < STATE_MAX_BYTES && (got = read(file, text + length, STATE_MAX_BYTES - 1 - length)) > 0) length += (size_t)got;
+  while (length + 1 < STATE_MAX_BYTES && (got = read(file, text + length, STATE_MAX_BYTES - 1 - length)) > 0)
+    length += (size_t)got;
   close(file);
   text[length] = '\0';
   int whole = state_parse(text, state);
@@ -42,7 +42,8 @@ static nvmlReturn_t read_state(MachineState* state) {
   return whole ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
-/* A handle is the GPU's index plus one: it holds for as long as the process does, also when the GPU is lost meanwhile. */
+/* A handle is the GPU's index plus one: it holds for as long as the process does, also when the GPU is lost meanwhile.
+ */
 static nvmlReturn_t find_gpu(nvmlDevice_t device, MachineState* state, GpuState** gpu) {
   if (atomic_load(&init_count) <= 0) return NVML_ERROR_UNINITIALIZED;
   nvmlReturn_t result = read_state(state);
@@ -99,14 +100,22 @@ EXPORT nvmlReturn_t nvmlShutdown(void) {
 
 EXPORT const char* nvmlErrorString(nvmlReturn_t result) {
   switch (result) {
-    case NVML_SUCCESS: return "Success";
-    case NVML_ERROR_UNINITIALIZED: return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT: return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED: return "Not Supported";
-    case NVML_ERROR_INSUFFICIENT_SIZE: return "Insufficient Size";
-    case NVML_ERROR_DRIVER_NOT_LOADED: return "Driver Not Loaded";
-    case NVML_ERROR_GPU_IS_LOST: return "GPU is lost";
-    default: return "Unknown Error";
+    case NVML_SUCCESS:
+      return "Success";
+    case NVML_ERROR_UNINITIALIZED:
+      return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+      return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+      return "Not Supported";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+      return "Insufficient Size";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+      return "Driver Not Loaded";
+    case NVML_ERROR_GPU_IS_LOST:
+      return "GPU is lost";
+    default:
+      return "Unknown Error";
   }
 }
 
@@ -153,8 +162,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* 
   memset(pci, 0, sizeof *pci);
   if (sscanf(gpu->pci, "%x:%x:%x.%x", &pci->domain, &pci->bus, &pci->device, &function) != 4) return NVML_ERROR_UNKNOWN;
   pci->pciDeviceId = 0x233010de; /* an H100 SXM of NVIDIA */
-  snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.%X", pci->domain & 0xffff, pci->bus & 0xff, pci->device & 0xff,
-           function & 0xf);
+  snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.%X", pci->domain & 0xffff, pci->bus & 0xff,
+           pci->device & 0xff, function & 0xf);
   snprintf(pci->busId, sizeof pci->busId, "%08X:%02X:%02X.%X", pci->domain, pci->bus, pci->device, function);
   return NVML_SUCCESS;
 }
@@ -170,8 +179,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
   return NVML_SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type, nvmlEccCounterType_t counter,
-                                                unsigned long long* count) {
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
+                                                nvmlEccCounterType_t counter, unsigned long long* count) {
   MachineState state;
   GpuState* gpu;
   if (!count || (unsigned int)type > 1 || (unsigned int)counter > 1) return NVML_ERROR_INVALID_ARGUMENT;
@@ -181,7 +190,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryE
   return NVML_SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned int* celsius) {
+EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor,
+                                             unsigned int* celsius) {
   MachineState state;
   GpuState* gpu;
   if (!celsius || sensor != NVML_TEMPERATURE_GPU) return NVML_ERROR_INVALID_ARGUMENT;
@@ -214,7 +224,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvm
     values[i].timestamp = (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000;
     values[i].latencyUsec = 0;
     values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
-    values[i].nvmlReturn = values[i].fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+    values[i].nvmlReturn =
+        values[i].fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
     values[i].value.ullVal = 0;
     if (values[i].nvmlReturn == NVML_SUCCESS) values[i].value.uiVal = gpu->recovery_action;
   }

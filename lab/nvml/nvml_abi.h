@@ -1,5 +1,5 @@
-/* The part of NVML's binary interface that the lab's stand-in serves: names, layouts and numbers as NVIDIA's public API reference
- * gives them. A caller that loads the real libnvidia-ml.so.1 can load this one instead. */
+/* The part of NVML's binary interface that the lab's stand-in serves: names, layouts and numbers as NVIDIA's public API
+ * reference gives them. A caller that loads the real libnvidia-ml.so.1 can load this one instead. */
 #pragma once
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
-// The stand-in is loaded as the agent loads the real library: dlopen and dlsym, with a state file that changes between calls.
-#include <doctest/doctest.h>
+// The stand-in is loaded as the agent loads the real library: dlopen and dlsym, with a state file that changes between
+// calls.
 #include <dlfcn.h>
+#include <doctest/doctest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -74,9 +75,11 @@ TEST_CASE("nvml: answers what the file says, in the real library's layouts") {
   CHECK(NVML(library, nvmlDeviceGetUtilizationRates)(gpu, &utilization) == NVML_SUCCESS);
   CHECK(utilization.gpu == 42);
   unsigned long long errors = 0;
-  CHECK(NVML(library, nvmlDeviceGetTotalEccErrors)(gpu, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC, &errors) == NVML_SUCCESS);
+  CHECK(NVML(library, nvmlDeviceGetTotalEccErrors)(gpu, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC,
+                                                   &errors) == NVML_SUCCESS);
   CHECK(errors == 3);
-  CHECK(NVML(library, nvmlDeviceGetTotalEccErrors)(gpu, NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_VOLATILE_ECC, &errors) == NVML_SUCCESS);
+  CHECK(NVML(library, nvmlDeviceGetTotalEccErrors)(gpu, NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_VOLATILE_ECC, &errors) ==
+        NVML_SUCCESS);
   CHECK(errors == 9);
   unsigned int celsius = 0;
   CHECK(NVML(library, nvmlDeviceGetTemperature)(gpu, NVML_TEMPERATURE_GPU, &celsius) == NVML_SUCCESS);
@@ -127,8 +130,10 @@ TEST_CASE("nvml: a file that is absent, torn or not of the shape") {
   unlink(file.path.c_str());
   CHECK(NVML(library, nvmlInit_v2)() == NVML_ERROR_DRIVER_NOT_LOADED);
   const std::string whole = two_gpus;
-  for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"gpus\":7}"), std::string("{\"gpus\":[{\"utilization\":\"x\"}]}"),
-                                  std::string(5000, '['), "{\"a\":" + std::string(5000, '['), whole + "x", std::string("{\"gpus\":[{\"uuid\":\"\\")}) {
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{\"gpus\":7}"),
+        std::string("{\"gpus\":[{\"utilization\":\"x\"}]}"), std::string(5000, '['), "{\"a\":" + std::string(5000, '['),
+        whole + "x", std::string("{\"gpus\":[{\"uuid\":\"\\")}) {
     file.write(text);
     CHECK(NVML(library, nvmlInit_v2)() == NVML_ERROR_UNKNOWN);
   }

@@ -77,9 +77,12 @@ static const char* read_gpu_member(const char* key, const char* at, GpuState* gp
     gpu->utilization = STATE_UTILIZATION_JOB;
     return at && !strcmp(word, "job") ? at : 0;
   }
-  if (!strcmp(key, "utilization")) return (at = read_number(at, &number)), (gpu->utilization = number > 100 ? 100 : (int)number), at;
-  if (!strcmp(key, "temperature_c")) return (at = read_number(at, &number)), (gpu->temperature_c = (unsigned int)number), at;
-  if (!strcmp(key, "recovery_action")) return (at = read_number(at, &number)), (gpu->recovery_action = (unsigned int)number), at;
+  if (!strcmp(key, "utilization"))
+    return (at = read_number(at, &number)), (gpu->utilization = number > 100 ? 100 : (int)number), at;
+  if (!strcmp(key, "temperature_c"))
+    return (at = read_number(at, &number)), (gpu->temperature_c = (unsigned int)number), at;
+  if (!strcmp(key, "recovery_action"))
+    return (at = read_number(at, &number)), (gpu->recovery_action = (unsigned int)number), at;
   if (!strcmp(key, "ecc_corrected")) return read_number(at, &gpu->ecc_corrected);
   if (!strcmp(key, "ecc_uncorrected")) return read_number(at, &gpu->ecc_uncorrected);
   return skip_value(at, 0);
