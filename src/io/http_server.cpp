@@ -1,7 +1,6 @@
 #include "io/http_server.hpp"
 
-#define CPPHTTPLIB_OPENSSL_SUPPORT
-#include <httplib.h>
+#include <httplib.h>  // its features (TLS, zlib) are defined by src/io/CMakeLists.txt, as the library was built
 #include <openssl/crypto.h>
 #include <openssl/pem.h>
 #include <openssl/sha.h>
