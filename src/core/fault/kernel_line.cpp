@@ -1,0 +1,225 @@
+#include "core/fault/kernel_line.hpp"
+
+#include "core/fault/text.hpp"
+
+namespace homeostat::fault {
+
+std::optional<KmsgRecord> parse_kmsg_record(std::string_view record) {
+  KmsgRecord parsed;
+  const auto number_and_comma = [&record]() -> std::optional<std::uint64_t> {
+    const auto value = take_number(record);
+    if (!value || record.empty() || record.front() != ',') return std::nullopt;
+    record.remove_prefix(1);
+    return value;
+  };
+  const auto priority = number_and_comma();
+  if (!priority || *priority > 0xffff) return std::nullopt;
+  const auto sequence = number_and_comma();
+  const auto uptime = sequence ? number_and_comma() : std::nullopt;
+  if (!uptime) return std::nullopt;
+  const auto semicolon = record.substr(0, 128).find(';');
+  if (semicolon == std::string_view::npos) return std::nullopt;
+  record.remove_prefix(semicolon + 1);
+  parsed.priority = static_cast<std::uint32_t>(*priority);
+  parsed.sequence = *sequence;
+  parsed.uptime_us = *uptime;
+  parsed.text = trim(record.substr(0, record.find('\n')));
+  return parsed;
+}
+
+namespace {
+
+// hh:mm somewhere in the text, with at most two digits before the colon: a clock, not a PCI address.
+bool has_clock(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos || colon < 1 || colon + 2 >= text.size()) return false;
+  if (!is_digit(text[colon - 1]) || !is_digit(text[colon + 1]) || !is_digit(text[colon + 2])) return false;
+  return colon < 3 || !is_hex(text[colon - 3]);
+}
+
+std::optional<std::uint64_t> seconds_to_us(std::string_view text) {
+  auto rest = trim(text);
+  const auto seconds = take_number(rest);
+  if (!seconds || *seconds > 10'000'000'000) return std::nullopt;
+  std::uint64_t us = *seconds * 1'000'000;
+  if (rest.empty()) return us;
+  if (rest.front() != '.') return std::nullopt;
+  rest.remove_prefix(1);
+  for (std::uint64_t unit = 100'000; !rest.empty() && is_digit(rest.front()); unit /= 10, rest.remove_prefix(1))
+    us += unit * static_cast<std::uint64_t>(rest.front() - '0');
+  return rest.empty() ? std::optional(us) : std::nullopt;
+}
+
+bool is_time_text(std::string_view inside) {
+  if (inside == "...") return true;
+  bool digit = false;
+  for (char c : inside) {
+    digit |= is_digit(c);
+    if (!is_digit(c) && c != '.' && c != ' ' && c != '+') return has_clock(inside);
+  }
+  return digit;
+}
+
+bool is_caller_text(std::string_view inside) {  // T1946 or C0
+  inside = trim(inside);
+  if (inside.size() < 2 || (inside[0] != 'T' && inside[0] != 'C')) return false;
+  for (char c : inside.substr(1))
+    if (!is_digit(c)) return false;
+  return true;
+}
+
+// "[  123.456]", "[Sun Feb 23 16:24:18 2025]", "[  +0.000844]", "[ T1946]" at the front, taken off one after another.
+bool strip_brackets(std::string_view& text, KernelLine& line) {
+  bool any = false;
+  for (int i = 0; i < 3; ++i) {
+    text = skip_spaces(text);
+    if (text.empty() || text.front() != '[') return any;
+    const auto close = text.substr(0, 64).find(']');
+    if (close == std::string_view::npos) return any;
+    const auto inside = text.substr(1, close - 1);
+    if (!is_caller_text(inside)) {
+      if (!is_time_text(inside)) return any;
+      if (!line.uptime_us) line.uptime_us = seconds_to_us(inside);
+    }
+    text = text.substr(close + 1);
+    any = true;
+  }
+  return any;
+}
+
+// "<3>": facility * 8 + level.
+void strip_priority(std::string_view& text, KernelLine& line) {
+  if (text.size() < 3 || text.front() != '<') return;
+  auto rest = text.substr(1);
+  const auto priority = take_number(rest);
+  if (!priority || rest.empty() || rest.front() != '>' || *priority > 0xffff) return;
+  if (*priority >> 3 != 0) line.from_kernel = false;
+  text = rest.substr(1);
+}
+
+// "kern  :err   : " of dmesg -x. Any facility that is not kern is another program's word.
+bool strip_facility(std::string_view& text, KernelLine& line) {
+  static constexpr std::string_view facilities[] = {"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp",
+                                                    "cron", "authpriv", "ftp", "local0", "local1", "local2", "local3",
+                                                    "local4", "local5", "local6", "local7"};
+  static constexpr std::string_view levels[] = {"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"};
+  const auto field = [](std::string_view& rest) {
+    const auto colon = rest.substr(0, 24).find(':');
+    if (colon == std::string_view::npos) return std::string_view{};
+    const auto value = trim(rest.substr(0, colon));
+    rest = rest.substr(colon + 1);
+    return value;
+  };
+  auto rest = text;
+  const auto facility = field(rest);
+  const auto level = field(rest);
+  bool known_facility = false, known_level = false;
+  for (auto name : facilities) known_facility |= facility == name;
+  for (auto name : levels) known_level |= level == name;
+  if (!known_facility || !known_level) return false;
+  if (facility != "kern") line.from_kernel = false;
+  text = skip_spaces(rest);
+  return true;
+}
+
+// 2024-10-07T10:17:15,145363-04:00
+void strip_iso_time(std::string_view& text) {
+  auto rest = text;
+  const auto word = take_word(rest);
+  if (word.size() >= 19 && is_digit(word[0]) && is_digit(word[3]) && word[4] == '-' && word[7] == '-' && word[10] == 'T' && word[13] == ':')
+    text = rest;
+}
+
+bool is_program_tag(std::string_view word) {  // "name[123]:"
+  return word.size() > 4 && word.ends_with("]:") && contains(word, "[");
+}
+
+// hh:mm:ss with anything behind it.
+bool begins_with_clock(std::string_view word) {
+  const size_t before = word.size();
+  const auto hours = take_number(word);
+  const bool short_hours = before - word.size() <= 2;  // not the domain of a PCI address
+  return hours && short_hours && *hours < 25 && word.size() >= 6 && word[0] == ':' && is_digit(word[1]) && is_digit(word[2]) && word[3] == ':' &&
+         is_digit(word[4]) && is_digit(word[5]);
+}
+
+// A clock as a word of its own, or an ISO instant.
+bool is_clock_word(std::string_view word) {
+  if (word.size() >= 19 && word[4] == '-' && word[10] == 'T') return begins_with_clock(word.substr(11));
+  return begins_with_clock(word);
+}
+
+// Syslog and journal: "<words and numbers> <clock> [host] kernel: text". What a tool wrapped round such a line goes as well.
+// A tag of another program before the message makes it that program's word.
+void strip_syslog(std::string_view& text, KernelLine& line) {
+  auto rest = text;
+  bool after_clock = false;
+  for (int words = 0; words < 14 && !rest.empty(); ++words) {
+    const auto before = rest;
+    const auto word = take_word(rest);
+    if (word == "kernel:") {
+      if (after_clock || words <= 1) text = rest;
+      return;
+    }
+    if (word.empty() || word.front() == '[') break;
+    if (is_program_tag(word)) {
+      if (!after_clock) break;
+      line.from_kernel = word.starts_with("nv-fabricmanager[");
+      text = rest;
+      return;
+    }
+    if (is_clock_word(word)) {
+      // Without a "kernel:" behind it the message begins after the clock.
+      if (!after_clock && words <= 4) text = rest;
+      after_clock = true;
+    } else if (after_clock && word.ends_with(":")) {
+      text = before;  // the message itself: its first word ends with a colon
+      auto next = rest;
+      if (take_word(next) != "kernel:") break;
+    }
+  }
+}
+
+// "message repeated 9 times: [ text ]"
+void strip_repetition(std::string_view& text, KernelLine& line) {
+  static constexpr std::string_view head = "message repeated ";
+  if (!text.starts_with(head)) return;
+  auto rest = text.substr(head.size());
+  const auto times = take_number(rest);
+  static constexpr std::string_view tail = " times: [";
+  if (!times || !rest.starts_with(tail)) return;
+  rest = trim(rest.substr(tail.size()));
+  if (rest.ends_with(']')) rest.remove_suffix(1);
+  text = trim(rest);
+  line.repeats = *times > 1'000'000 ? 1'000'000 : static_cast<std::uint32_t>(*times == 0 ? 1 : *times);
+}
+
+}  // namespace
+
+KernelLine parse_kernel_line(std::string_view raw) {
+  KernelLine line;
+  auto text = trim(raw.substr(0, max_line_bytes));
+  if (const auto record = parse_kmsg_record(text)) {
+    line.from_kernel = record->from_kernel();
+    line.sequence = record->sequence;
+    line.uptime_us = record->uptime_us;
+    line.text = record->text;
+    return line;
+  }
+  strip_priority(text, line);
+  const bool with_facility = strip_facility(text, line);
+  if (with_facility) strip_iso_time(text);
+  if (!strip_brackets(text, line) && !with_facility) {
+    strip_syslog(text, line);
+    strip_repetition(text, line);
+    strip_priority(text, line);
+    strip_brackets(text, line);
+  }
+  text = skip_spaces(text);
+  strip_repetition(text, line);
+  strip_brackets(text, line);
+  line.text = trim(text);
+  return line;
+}
+
+}  // namespace homeostat::fault

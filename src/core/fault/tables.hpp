@@ -1,0 +1,8 @@
+// The text of catalog/*.tsv, compiled in by catalog/embed.cmake.
+#pragma once
+
+#include <string_view>
+
+namespace homeostat::fault::tables {
+extern const std::string_view xid, sxid, nvlink5, kernel, actions;
+}
