@@ -168,4 +168,11 @@ Result<std::string> make_private_key() {
   return key_text(key->get());
 }
 
+Result<std::string> public_key(std::string_view private_key_pem) {
+  Bio from(BIO_new_mem_buf(private_key_pem.data(), static_cast<int>(private_key_pem.size()))), to(BIO_new(BIO_s_mem()));
+  Key key(from ? PEM_read_bio_PrivateKey(from.get(), nullptr, nullptr, nullptr) : nullptr);
+  if (!key || !to || PEM_write_bio_PUBKEY(to.get(), key.get()) != 1) return openssl_error("the private key cannot be read as PEM");
+  return take(to.get());
+}
+
 }  // namespace homeostat::io

@@ -36,4 +36,7 @@ Result<KeyPair> issue(const KeyPair& ca, const CertificateSpec& spec);
 // A bare EC P-256 private key, PKCS#8 PEM: what a token issuer signs with.
 Result<std::string> make_private_key();
 
+// Its public half ("BEGIN PUBLIC KEY"): what those need who only check.
+Result<std::string> public_key(std::string_view private_key_pem);
+
 }  // namespace homeostat::io

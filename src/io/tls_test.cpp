@@ -76,4 +76,8 @@ TEST_CASE("private keys are PKCS#8 and differ") {
   REQUIRE(b);
   CHECK(a->starts_with("-----BEGIN PRIVATE KEY-----"));
   CHECK(*a != *b);
+  auto shown = io::public_key(*a);
+  REQUIRE(shown);
+  CHECK(shown->starts_with("-----BEGIN PUBLIC KEY-----"));
+  CHECK_FALSE(io::public_key("garbage"));
 }
