@@ -19,29 +19,29 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string url;  // absolute: https://host:port/path?query
-  Headers headers;
-  std::string body;
+  std::string url = {};  // absolute: https://host:port/path?query
+  Headers headers = {};
+  std::string body = {};
   Duration timeout{10'000};  // connect, send and the whole answer; for stream(): until the headers of the answer
 };
 
 struct HttpResponse {
   int status = 0;
-  Headers headers;  // names in lower case
-  std::string body;
+  Headers headers = {};  // names in lower case
+  std::string body = {};
 
   std::optional<std::string> header(std::string_view lower_case_name) const;
 };
 
 // PEM texts, held in memory and never written to disk by the transport.
 struct TlsOptions {
-  std::string ca_pem;           // empty: the system's roots
-  std::string client_cert_pem;  // empty: no client certificate
-  std::string client_key_pem;
-  std::string server_name;  // verify the server under this name instead of the URL's host
+  std::string ca_pem = {};           // empty: the system's roots
+  std::string client_cert_pem = {};  // empty: no client certificate
+  std::string client_key_pem = {};
+  std::string server_name = {};  // verify the server under this name instead of the URL's host
   bool insecure_skip_verify = false;
-  std::string proxy_url;    // empty: from the environment
-  std::string unix_socket;  // empty: TCP
+  std::string proxy_url = {};    // empty: from the environment
+  std::string unix_socket = {};  // empty: TCP
 };
 
 // A transport is used by one thread at a time and keeps its connection alive between calls.

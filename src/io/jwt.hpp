@@ -10,7 +10,7 @@
 namespace homeostat::io {
 
 struct JwtClaims {
-  std::string user;  // claim "sun", Slurm's user name
+  std::string user = {};  // claim "sun", Slurm's user name
   TimePoint issued_at{};
   TimePoint expires_at{};
 };

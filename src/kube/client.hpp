@@ -18,10 +18,10 @@ namespace homeostat::kube {
 
 // A kind of object and where the API server keeps it. namespaced=false: the `ns` argument of every call is ignored.
 struct Resource {
-  std::string group;  // "" for the core group
-  std::string version;
-  std::string plural;
-  std::string kind;
+  std::string group = {};  // "" for the core group
+  std::string version = {};
+  std::string plural = {};
+  std::string kind = {};
   bool namespaced = true;
 
   std::string api_version() const { return group.empty() ? version : group + "/" + version; }
@@ -42,42 +42,42 @@ const Resource* find_kind(std::string_view api_version, std::string_view kind);
 using Object = boost::json::object;
 
 struct ObjectList {
-  std::vector<Object> items;
-  std::string resource_version;
+  std::vector<Object> items = {};
+  std::string resource_version = {};
 };
 
 struct ListOptions {
-  std::string label_selector;
-  std::string field_selector;
-  std::string resource_version;  // "": the newest, through quorum; "0": whatever the cache holds
+  std::string label_selector = {};
+  std::string field_selector = {};
+  std::string resource_version = {};  // "": the newest, through quorum; "0": whatever the cache holds
 };
 
 enum class PatchType { merge, strategic_merge, json };
 
 struct ApplyOptions {
-  std::string field_manager;  // required
+  std::string field_manager = {};  // required
   bool force = false;         // only for fields that are defined as ours
-  std::string subresource;    // "" or "status"
+  std::string subresource = {};    // "" or "status"
 };
 
 struct DeleteOptions {
-  std::string uid;               // precondition; "" for none
-  std::string resource_version;  // precondition; "" for none
+  std::string uid = {};               // precondition; "" for none
+  std::string resource_version = {};  // precondition; "" for none
   std::string propagation = "Background";
-  std::optional<int> grace_s;
+  std::optional<int> grace_s = {};
 };
 
 // One event of a watch, with the whole object. A bookmark carries only metadata.resourceVersion.
 enum class WatchEventType { added, modified, deleted, bookmark, error };
 struct WatchEvent {
   WatchEventType type = WatchEventType::error;
-  Object object;
+  Object object = {};
 };
 
 struct WatchOptions {
-  std::string label_selector;
-  std::string field_selector;
-  std::string resource_version;
+  std::string label_selector = {};
+  std::string field_selector = {};
+  std::string resource_version = {};
   std::chrono::seconds timeout{300};  // the server ends the watch after this; the client gives up a little later
 };
 

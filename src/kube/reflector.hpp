@@ -17,7 +17,8 @@ class Backoff {
  public:
   Backoff(Duration first, Duration max, Duration reset_after) : first_(first), max_(max), reset_after_(reset_after) {}
   Duration next(Duration now, io::Random& random);
-  void healthy_since(Duration since) { healthy_since_ = since; }
+  // Things work from now on; has no effect while they already do.
+  void start_health(Duration now) { healthy_since_ = healthy_since_.value_or(now); }
 
  private:
   Duration first_, max_, reset_after_;
@@ -58,6 +59,7 @@ class Reflector {
   State state_ = State::empty;
   State after_wait_ = State::empty;
   Duration delay_{0};
+  Duration watch_started_{0};
   std::string resource_version_;             // opaque: compared for equality only
   std::string list_version_ = "0";           // of the next list
 };
