@@ -6,15 +6,9 @@ namespace homeostat::repair {
 
 namespace {
 
-bool matches(const Rule& rule, const Fault& fault) {
-  return (rule.code.empty() || rule.code == fault.code) && (rule.component.empty() || rule.component == fault.component) &&
-         (rule.action.empty() || rule.action == fault.action);
-}
-
-const Fault* deciding_fault(const SickNode& sick, const Policy& policy) {
-  auto found = std::ranges::find_if(
-      sick.findings, [&](const Fault& fault) { return classify_finding(fault, policy) == FaultClass::replace; });
-  return found == sick.findings.end() ? nullptr : &*found;
+const Fault* deciding_fault(const SickNode& sick) {
+  auto found = std::ranges::find_if(sick.findings, &Finding::replace);
+  return found == sick.findings.end() ? nullptr : &found->fault;
 }
 
 Plan no(std::string reason) { return {Answer::nothing, std::move(reason), "", {}, std::nullopt}; }
@@ -27,26 +21,10 @@ int allowed_at_once(int nodes, const Policy& policy) {
 
 }  // namespace
 
-std::optional<FaultClass> parse_fault_class(std::string_view text) {
-  if (text == "replace" || text == "fatal") return FaultClass::replace;
-  if (text == "restart-job") return FaultClass::restart_job;
-  if (text == "reset") return FaultClass::reset;
-  if (text == "drain-after-job") return FaultClass::drain_after_job;
-  if (text == "watch") return FaultClass::watch;
-  if (text == "ignore") return FaultClass::ignore;
-  return std::nullopt;
-}
-
-FaultClass classify_finding(const Fault& fault, const Policy& policy) {
-  for (const Rule& rule : policy.rules)
-    if (matches(rule, fault)) return rule.fault_class;
-  return fault.severity == "fatal" ? FaultClass::replace : FaultClass::watch;
-}
-
 Plan plan(const SickNode& sick, const std::vector<OpenRepair>& repairs, const Policy& policy) {
   if (sick.verdict != "Unhealthy") return no("the node's verdict is " + (sick.verdict.empty() ? "Unknown" : sick.verdict));
   if (sick.boot_id.empty()) return no("the node's health report names no boot");
-  const Fault* fault = deciding_fault(sick, policy);
+  const Fault* fault = deciding_fault(sick);
   if (fault == nullptr) return no("no finding that the policy answers with a replacement");
   Plan result{Answer::nothing, "", repair_name(sick.node_uid, sick.boot_id), *fault, std::nullopt};
   if (!sick.pool) return no("the node belongs to no NodePool: label it homeostat.dev/pool=<pool> to have it healed");
@@ -72,7 +50,7 @@ Plan plan(const SickNode& sick, const std::vector<OpenRepair>& repairs, const Po
   }
   if (sick.pool->dry_run) {
     result.answer = Answer::dry_run;
-    result.reason = "dry run: " + fault->code + " would have the node replaced (spec.healing.dryRun of NodePool " + sick.pool->name + ")";
+    result.reason = "dry run: " + spoken(*fault) + " would have the node replaced (spec.healing.dryRun of NodePool " + sick.pool->name + ")";
     return result;
   }
   int allowed = allowed_at_once(sick.pool->nodes, policy);
@@ -84,7 +62,7 @@ Plan plan(const SickNode& sick, const std::vector<OpenRepair>& repairs, const Po
     return result;
   }
   result.answer = Answer::open;
-  result.reason = fault->code + " on " + (fault->device.empty() ? sick.node : fault->device) + ": the node is replaced";
+  result.reason = spoken(*fault) + " on " + sick.node + ": the node is replaced";
   return result;
 }
 

@@ -11,21 +11,11 @@
 
 namespace homeostat::repair {
 
-// What to do about a kind of fault. Only `replace` opens a repair in this form; the others are told to people.
-enum class FaultClass { replace, restart_job, reset, drain_after_job, watch, ignore };
-std::optional<FaultClass> parse_fault_class(std::string_view text);  // "replace", "restart-job", ...
-
-struct Rule {
-  std::string code = {}, component = {}, action = {};  // "" matches anything
-  FaultClass fault_class = FaultClass::replace;
-};
-
 struct Policy {
   Duration grace{120'000};
-  std::string opt_out_label = "homeostat.dev/no-replace=true";
+  std::string opt_out_label = "homeostat.dev/no-replace";  // on a pod, with the value "true"
   int max_concurrent = 1;
   int max_percent = 30;  // of the pool's nodes, rounded up: a small pool may always repair one
-  std::vector<Rule> rules = {};
   Duration drain_deadline{300'000};
 };
 
@@ -42,9 +32,15 @@ struct OpenRepair {
   Phase phase = Phase::observed;
 };
 
+// One fault of a node; `replace`: the policy answers it with a new machine. Other answers are told to people in this form.
+struct Finding {
+  Fault fault = {};
+  bool replace = false;
+};
+
 struct SickNode {
   std::string node = {}, node_uid = {}, boot_id = {}, workers = {}, verdict = {};
-  std::vector<Fault> findings = {};
+  std::vector<Finding> findings = {};
   std::optional<PoolFacts> pool = {};  // nullopt: the node is in no NodePool
 };
 
@@ -60,8 +56,5 @@ struct Plan {
 
 // `repairs`: every Repair there is, the closed ones too.
 Plan plan(const SickNode& sick, const std::vector<OpenRepair>& repairs, const Policy& policy);
-
-// The class of a finding: the first rule that matches, else by its severity (fatal: replace, anything else: watch).
-FaultClass classify_finding(const Fault& fault, const Policy& policy);
 
 }  // namespace homeostat::repair

@@ -7,16 +7,16 @@ using namespace homeostat::repair;
 
 namespace {
 
-Fault fault(std::string severity, std::string code = "xid-79") {
-  Fault value;
-  value.component = "gpu";
-  value.code = std::move(code);
-  value.severity = std::move(severity);
-  return value;
+Finding fault(bool replace) {
+  Finding finding;
+  finding.fault.component = "gpu-xid";
+  finding.fault.code = "79";
+  finding.replace = replace;
+  return finding;
 }
 
 SickNode sick_node() {
-  SickNode sick{"n1", "uid-1", "boot-1", "default.demo.gpu", "Unhealthy", {fault("fatal")}, PoolFacts{"pool", 3, 8, true, false}};
+  SickNode sick{"n1", "uid-1", "boot-1", "default.demo.gpu", "Unhealthy", {fault(true)}, PoolFacts{"pool", 3, 8, true, false}};
   return sick;
 }
 
@@ -32,15 +32,8 @@ TEST_CASE("a repair is opened, or the reason why not is told") {
   SUBCASE("a fatal fault in a pool that heals") {}
   SUBCASE("no verdict yet") { sick.verdict = "Unknown", expected = Answer::nothing; }
   SUBCASE("healthy") { sick.verdict = "Healthy", expected = Answer::nothing; }
-  SUBCASE("unhealthy, but only by an error") { sick.findings = {fault("error")}, expected = Answer::nothing; }
-  SUBCASE("an error that the policy calls fatal") {
-    sick.findings = {fault("error")};
-    policy.rules = {{"xid-79", "", "", FaultClass::replace}};
-  }
-  SUBCASE("a fatal fault that the policy ignores") {
-    policy.rules = {{"", "gpu", "", FaultClass::ignore}};
-    expected = Answer::nothing;
-  }
+  SUBCASE("unhealthy, but by nothing that a new machine answers") { sick.findings = {fault(false)}, expected = Answer::nothing; }
+  SUBCASE("the second finding is the one that decides") { sick.findings = {fault(false), fault(true)}; }
   SUBCASE("no boot id: the incident could not be told from the next") { sick.boot_id = "", expected = Answer::nothing; }
   SUBCASE("a node of no pool") { sick.pool.reset(), expected = Answer::nothing; }
   SUBCASE("healing is off") { sick.pool->healing = false, expected = Answer::nothing; }

@@ -1,7 +1,6 @@
 #include "core/repair/record.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/names.hpp"
 
@@ -98,14 +97,15 @@ std::string machine_name(std::string_view pool, std::string_view token) {
   return name;
 }
 
+std::string spoken(const Fault& fault) {
+  std::string_view component = fault.component;
+  if (component.starts_with("gpu-") && component.ends_with("xid")) component.remove_prefix(4);
+  return component.empty() ? fault.code : std::string(component) + " " + fault.code;
+}
+
 std::string slurm_reason(const Record& record) {
   std::string reason(names::reason_prefix);
-  reason += " " + record.name + ": " + record.fault.code;
-  // "xid-79" and "XID 79" both read best as "xid 79".
-  auto start = reason.size() - record.fault.code.size();
-  std::ranges::transform(reason.begin() + static_cast<std::ptrdiff_t>(start), reason.end(),
-                         reason.begin() + static_cast<std::ptrdiff_t>(start),
-                         [](unsigned char c) { return c == '-' || c == '_' ? ' ' : static_cast<char>(std::tolower(c)); });
+  reason += " " + record.name + ": " + spoken(record.fault);
   if (!record.fault.device.empty()) reason += " on " + record.fault.device;
   return reason;
 }

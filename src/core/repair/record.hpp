@@ -89,6 +89,9 @@ std::string repair_name(std::string_view node_uid, std::string_view boot_id);
 // `<pool>-<5 letters or digits>`, the same for the same token.
 std::string machine_name(std::string_view pool, std::string_view token);
 
+// "xid 79", "nvlink 74", "gpu-lost DEVICE_COUNT": how people say it.
+std::string spoken(const Fault& fault);
+
 // "homeostat: <repair>: xid 79 on 0000:17:00": what Slurm, people and adoption after a restart read.
 std::string slurm_reason(const Record& record);
 

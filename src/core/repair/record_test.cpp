@@ -59,7 +59,8 @@ TEST_CASE("a machine's name follows from its token, and different tokens rarely 
 TEST_CASE("the reason that Slurm shows") {
   Record record;
   record.name = "rep-1";
-  record.fault.code = "XID-79";
+  record.fault.component = "gpu-xid";
+  record.fault.code = "79";
   record.fault.device = "0000:17:00";
   CHECK(slurm_reason(record) == "homeostat: rep-1: xid 79 on 0000:17:00");
   record.fault.device = "";

@@ -246,7 +246,7 @@ class Stepper {
       std::string step = "tell_owner/" + std::to_string(job.id);
       if (intended(step)) continue;  // told once, best effort
       return act(step,
-                 TellJobOwner{job.id, "homeostat: node " + record_.node + " failed (" + record_.fault.code +
+                 TellJobOwner{job.id, "homeostat: node " + record_.node + " failed (" + spoken(record_.fault) +
                                           "); Slurm does not requeue srun, salloc and --no-requeue jobs: submit it again with sbatch"},
                  "job " + std::to_string(job.id) + " is not requeued by Slurm: its owner is told"),
              true;
@@ -331,7 +331,7 @@ class Stepper {
     if (seen_.pods.is_unknown()) return wait("waiting: the pods of " + record_.node + " cannot be read", limits_.poll), true;
     auto pod = std::ranges::find_if(seen_.pods.value, &PodView::opted_out);
     if (pod == seen_.pods.value.end()) return false;
-    std::string reason = "blocked: pod " + pod->ns + "/" + pod->name + " carries " + policy_.opt_out_label + "; " + record_.node +
+    std::string reason = "blocked: pod " + pod->ns + "/" + pod->name + " carries " + policy_.opt_out_label + "=true; " + record_.node +
                          " is cordoned and nothing is deleted until the pod is gone or the label is taken off";
     if (record_.phase != Phase::blocked) enter(record_, Phase::blocked, now_);
     wait(reason, limits_.blocked_poll);

@@ -21,7 +21,8 @@ Record fresh() {
   record.pool = "pool";
   record.workers = "default.demo.gpu";
   record.boot_id = "boot-1";
-  record.fault.code = "xid-79";
+  record.fault.component = "gpu-xid";
+  record.fault.code = "79";
   record.fault.device = "0000:17:00";
   record.fault.severity = "fatal";
   record.fault.observed_at = start;
