@@ -1,0 +1,116 @@
+#include "agent/memory.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/fault/catalog.hpp"
+#include "io/json.hpp"
+
+namespace homeostat::agent {
+
+namespace {
+
+std::string file_in(const std::string& folder) { return folder + "/agent.json"; }
+
+boost::json::object encode_entry(const fault::LedgerEntry& entry) {
+  const auto& finding = entry.finding;
+  return {{"component", finding.component},
+          {"code", finding.code},
+          {"device", finding.device},
+          {"severity", fault::to_string(finding.severity)},
+          {"action", finding.action},
+          {"title", finding.title},
+          {"class", fault::to_string(finding.repair_class)},
+          {"atOnce", finding.unambiguous},
+          {"injected", finding.injected},
+          {"first", format_rfc3339(entry.first_seen)},
+          {"last", format_rfc3339(entry.last_seen)},
+          {"count", entry.count},
+          {"evidence", entry.evidence}};
+}
+
+std::optional<fault::LedgerEntry> decode_entry(const boost::json::value& from) {
+  fault::LedgerEntry entry;
+  auto& finding = entry.finding;
+  finding.component = io::string_at(from, {"component"});
+  finding.code = io::string_at(from, {"code"});
+  finding.device = io::string_at(from, {"device"});
+  const auto severity = fault::parse_severity(io::string_at(from, {"severity"}));
+  const auto repair_class = fault::parse_repair_class(io::string_at(from, {"class"}));
+  const auto first = parse_rfc3339(io::string_at(from, {"first"}));
+  const auto last = parse_rfc3339(io::string_at(from, {"last"}));
+  if (finding.component.empty() || !severity || !repair_class || !first || !last) return std::nullopt;
+  finding.severity = *severity;
+  finding.repair_class = *repair_class;
+  finding.action = io::string_at(from, {"action"});
+  finding.title = io::string_at(from, {"title"});
+  finding.unambiguous = io::bool_at(from, {"atOnce"});
+  finding.injected = io::bool_at(from, {"injected"});
+  entry.first_seen = *first;
+  entry.last_seen = *last;
+  entry.count = static_cast<std::uint64_t>(std::max<std::int64_t>(1, io::int_at(from, {"count"}, 1)));
+  entry.evidence = io::string_at(from, {"evidence"});
+  entry.id = fault::finding_id(finding);
+  return entry;
+}
+
+}  // namespace
+
+std::string encode_memory(const Memory& memory) {
+  boost::json::array entries;
+  for (const auto& entry : memory.entries) entries.push_back(encode_entry(entry));
+  boost::json::object out{{"bootId", memory.boot_id}, {"entries", std::move(entries)}, {"dropped", memory.dropped}};
+  if (memory.last_sequence) out["lastSequence"] = *memory.last_sequence;
+  return io::to_text(out);
+}
+
+Result<Memory> decode_memory(std::string_view text) {
+  const auto object = io::parse_json_object(text, "the agent's memory", 1 << 20);
+  if (!object) return std::unexpected(object.error());
+  Memory memory;
+  memory.boot_id = io::string_at(*object, {"bootId"});
+  if (memory.boot_id.empty()) return fail(ErrorKind::invalid, "The agent's memory names no boot.");
+  if (const auto last = io::int_at(*object, {"lastSequence"}, -1); last >= 0) memory.last_sequence = static_cast<std::uint64_t>(last);
+  memory.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, io::int_at(*object, {"dropped"})));
+  for (const auto& value : io::array_at(*object, {"entries"}))
+    if (auto entry = decode_entry(value)) memory.entries.push_back(std::move(*entry));
+  return memory;
+}
+
+Result<Memory> load_memory(const std::string& folder) {
+  std::ifstream file(file_in(folder), std::ios::binary);
+  if (!file) return fail(ErrorKind::not_found, "Nothing was saved in " + folder + " yet.");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return decode_memory(text.str());
+}
+
+Result<void> save_memory(const std::string& folder, const Memory& memory) {
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  const auto path = file_in(folder), fresh = path + ".new";
+  const auto failed = [&](const std::string& what) {
+    return fail(ErrorKind::internal, what + " " + fresh + ": " + std::strerror(errno) + ". Is the disk full, or the folder read-only?");
+  };
+  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return failed("The agent cannot write");
+  const auto text = encode_memory(memory);
+  const ssize_t written = ::write(fd, text.data(), text.size());
+  const bool whole = written == static_cast<ssize_t>(text.size());
+  if (::close(fd) != 0 || !whole) return failed("The agent could not write all of");
+  if (std::rename(fresh.c_str(), path.c_str()) != 0) return failed("The agent cannot put in place");
+  return {};
+}
+
+}  // namespace homeostat::agent

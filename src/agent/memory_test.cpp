@@ -1,0 +1,65 @@
+#include "agent/memory.hpp"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/fault/classify.hpp"
+
+using namespace homeostat;
+using namespace homeostat::agent;
+
+namespace {
+
+struct Folder {
+  std::string path;
+  Folder() {
+    char name[] = "/tmp/homeostat-memory-XXXXXX";
+    REQUIRE(mkdtemp(name));
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+}  // namespace
+
+TEST_CASE("what was found survives a restart of the agent") {
+  Folder folder;
+  fault::Ledger ledger;
+  ledger.observe(*fault::classify_text("NVRM: Xid (PCI:0000:0a:00): 79, x"), TimePoint(Duration(1'700'000'000'123)), "the line");
+  CHECK(load_memory(folder.path).error().kind == ErrorKind::not_found);
+  REQUIRE(save_memory(folder.path + "/deeper", {"boot-1", 77, ledger.entries(), 3}));
+  const auto back = load_memory(folder.path + "/deeper");
+  REQUIRE(back);
+  CHECK(back->boot_id == "boot-1");
+  CHECK(back->last_sequence == 77u);
+  CHECK(back->dropped == 3);
+  REQUIRE(back->entries.size() == 1);
+  const auto& entry = back->entries[0];
+  CHECK(entry.id == ledger.entries()[0].id);
+  CHECK(entry.first_seen == TimePoint(Duration(1'700'000'000'123)));
+  CHECK(entry.finding.repair_class == fault::RepairClass::replace_node);
+  CHECK(entry.finding.unambiguous);
+  CHECK(entry.evidence == "the line");
+}
+
+TEST_CASE("a torn or foreign file is refused, a sequence of zero is one") {
+  CHECK_FALSE(decode_memory("{\"bootId\":\"b\",\"entr").has_value());
+  CHECK_FALSE(decode_memory("{}").has_value());
+  CHECK_FALSE(decode_memory("").has_value());
+  const auto none = decode_memory(R"({"bootId":"b","entries":[{"component":""},7]})");
+  REQUIRE(none);
+  CHECK(none->entries.empty());
+  CHECK_FALSE(none->last_sequence.has_value());
+  CHECK(decode_memory(R"({"bootId":"b","lastSequence":0})")->last_sequence == 0u);
+}
+
+TEST_CASE("a folder that cannot be written is told in a sentence") {
+  Folder folder;
+  std::ofstream(folder.path + "/file") << "x";
+  const auto saved = save_memory(folder.path + "/file/below", {"b", 1, {}, 0});
+  REQUIRE_FALSE(saved.has_value());
+  CHECK(saved.error().message.find("cannot write") != std::string::npos);
+}
