@@ -2,6 +2,7 @@
 # Slurm's Prolog (as root, on each node of a job): the names of the job's nodes resolve in this pod's /etc/hosts, as training scripts
 # expect of `scontrol show hostnames`. Kubernetes resolves pods and services, not nodes. Always ends well: a prolog that fails drains
 # its node.
+export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin  # slurmd gives a prolog none
 nodes=${SLURM_JOB_NODELIST:-}
 [ -n "$nodes" ] || exit 0
 answer=$(timeout 5 scontrol getaddrs "$nodes" 2>/dev/null) || exit 0
