@@ -100,7 +100,8 @@ int list_machines(const LabConfig& config, bool as_json) {
   if (!answer) return complain(answer.error());
   if (as_json) return std::printf("%s\n", answer->c_str()), exit_good;
   std::printf("%-24s %-12s %-5s %-10s %s\n", "NAME", "POOL", "GPUS", "STATE", "CREATED");
-  for (const auto& item : boost::json::parse(*answer).at("machines").as_array())
+  auto parsed = boost::json::parse(*answer);
+  for (const auto& item : parsed.at("machines").as_array())
     std::printf("%-24s %-12s %-5d %-10s %s\n", item.at("name").as_string().c_str(), item.at("pool").as_string().c_str(),
                 item.at("gpus").to_number<int>(), item.at("state").as_string().c_str(), item.at("createdAt").as_string().c_str());
   return exit_good;

@@ -24,7 +24,7 @@ Result<Pki> Pki::open(const LabConfig& config) {
   if (auto made = make_folders(folder, 0700); !made) return std::unexpected(made.error());
   auto cert = read_file(folder + "/ca.crt"), key = read_file(folder + "/ca.key");
   if (cert && key) return Pki(folder, {*cert, *key});
-  auto ca = io::make_ca("homeostat-lab", validity);
+  auto ca = io::make_ca("homeostat-lab-ca", validity);
   if (!ca) return std::unexpected(ca.error());
   if (auto written = write_file(folder + "/ca.crt", ca->cert_pem); !written) return std::unexpected(written.error());
   if (auto written = write_file(folder + "/ca.key", ca->key_pem, 0600); !written) return std::unexpected(written.error());

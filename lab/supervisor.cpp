@@ -121,7 +121,7 @@ Result<void> Supervisor::bring_up(std::stop_token stop) {
     if (auto done = step(objects_step, [this] { return apply_bootstrap(); }); !done) return done;
     restore_machines();
     for (int i = 0; i < workers; ++i) threads_.emplace_back([this](std::stop_token s) { worker(s); });
-    for (auto& loop : cluster_loops(config_, [this] { return book_.list(); })) threads_.emplace_back(std::move(loop));
+    threads_.emplace_back([this](std::stop_token s) { cluster_loop(config_, [this] { return book_.list(); }, s); });
     return step(provider_step, [this] { return open_provider_api(); });
   };
   auto done = rest();

@@ -66,22 +66,30 @@ Result<std::string> built_folder(const LabConfig& config, const std::string& nam
   return folder;
 }
 
-Result<void> fill_in(LabConfig& config) {
+// A folder that was not named by a flag: the newest build, else what the lab had before.
+Result<void> choose_folder(std::string& folder, const LabConfig& config, const std::string& before, const char* script_name, const char* proof) {
+  if (!folder.empty()) {
+    if (!exists(folder + "/" + proof)) return fail(ErrorKind::not_found, folder + " holds no " + proof + "; build it with: scripts/" + script_name);
+    char* real = ::realpath(folder.c_str(), nullptr);  // the supervisor works in another folder
+    if (real != nullptr) folder = real;
+    std::free(real);
+    return {};
+  }
+  auto built = built_folder(config, script_name, proof);
+  if (!built && (before.empty() || !exists(before + "/" + proof))) return std::unexpected(built.error());
+  folder = built ? *built : before;
+  return {};
+}
+
+// known: what the lab was started with before; empty folders for a first start.
+Result<void> fill_in(LabConfig& config, const LabConfig& known) {
   char own[4096];
   ssize_t size = ::readlink("/proc/self/exe", own, sizeof own);
   if (size <= 0) return fail(ErrorKind::internal, "cannot find this program's own path");
   config.program.assign(own, static_cast<size_t>(size));
   if (config.cache.empty()) config.cache = default_cache();
-  if (config.kubernetes.empty()) {
-    auto folder = built_folder(config, "build-kubernetes", "kube");
-    if (!folder) return std::unexpected(folder.error());
-    config.kubernetes = *folder;
-  }
-  if (config.images.empty()) {
-    auto folder = built_folder(config, "build-images", "images.json");
-    if (!folder) return std::unexpected(folder.error());
-    config.images = *folder;
-  }
+  if (auto chosen = choose_folder(config.kubernetes, config, known.kubernetes, "build-kubernetes", "kube"); !chosen) return chosen;
+  if (auto chosen = choose_folder(config.images, config, known.images, "build-images", "images.json"); !chosen) return chosen;
   auto nvml = config.program.substr(0, config.program.rfind('/')) + "/../lib/homeostat/nvml/libnvidia-ml.so.1";
   char* real = ::realpath(nvml.c_str(), nullptr);
   config.nvml = real != nullptr ? real : "";
@@ -206,10 +214,11 @@ int up(UpOptions options, std::stop_token stop) {
   if (::geteuid() != 0) return complain(exit_missing, "the lab makes namespaces, mounts and cgroups: run it as root");
   if (known) {
     // Its names and ranges are what the running zones have; the folders may be newer.
-    known->images = config.images, known->kubernetes = config.kubernetes, known->cache = config.cache;
+    auto images = config.images, kubernetes = config.kubernetes;
     config = *known;
+    config.images = images, config.kubernetes = kubernetes;
   }
-  if (auto filled = fill_in(config); !filled) return complain(filled.error().kind == ErrorKind::invalid ? exit_usage : exit_missing, filled.error().message);
+  if (auto filled = fill_in(config, known ? *known : LabConfig{}); !filled) return complain(filled.error().kind == ErrorKind::invalid ? exit_usage : exit_missing, filled.error().message);
   if (int code = preflight(config); code != 0) return code;
   if (auto made = make_folders(config.state, 0755); !made) return complain(exit_failed, made.error().message);
   if (auto saved = save_config(config); !saved) return complain(exit_failed, saved.error().message);
