@@ -87,12 +87,16 @@ def write_archive(out, name, layers, config):
     config_name = hashlib.sha256(config_bytes).hexdigest() + ".json"
     manifest = [{"Config": config_name, "RepoTags": [name], "Layers": [f"{digest}/layer.tar" for digest, _ in layers]}]
     partial = f"{out}.partial"
-    with tarfile.open(partial, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        _member(tar, "manifest.json", json.dumps(manifest).encode())
-        _member(tar, config_name, config_bytes)
-        for digest, content in layers:
-            _member(tar, f"{digest}/layer.tar", content)
-    os.rename(partial, out)
+    try:
+        with tarfile.open(partial, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            _member(tar, "manifest.json", json.dumps(manifest).encode())
+            _member(tar, config_name, config_bytes)
+            for digest, content in layers:
+                _member(tar, f"{digest}/layer.tar", content)
+        os.rename(partial, out)
+    except BaseException:  # a disk that is full must not stay full because of us
+        os.unlink(partial)
+        raise
 
 
 def _member(tar, name, content):
