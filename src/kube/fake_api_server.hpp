@@ -32,7 +32,7 @@ class FakeApiServer {
     std::string user_agent = {};
     std::string body = {};
   };
-  bool static is_mutation(const Call& call);
+  static bool is_mutation(const Call& call);
 
   enum class Fault {
     none,
@@ -86,6 +86,10 @@ class FakeApiServer {
   std::vector<Object> all(const Resource& resource) const;
   Object put(const Resource& resource, Object object);
   bool erase(const Resource& resource, std::string_view ns, std::string_view name);  // at once, finalizers or not
+
+  // Pods bound to a node then stay, terminating, until they are deleted with grace 0 or erased, as they do until a kubelet has
+  // stopped them. Off at first: a deleted pod is gone at once.
+  void set_graceful_pods(bool graceful);
 
   void compact();        // older resourceVersions and continue tokens are answered with 410
   void send_bookmarks();  // to all watches that asked for them
