@@ -70,7 +70,9 @@ std::optional<fault::LedgerEntry> decode_entry(const boost::json::value& from) {
 std::string encode_memory(const Memory& memory) {
   boost::json::array entries;
   for (const auto& entry : memory.entries) entries.push_back(encode_entry(entry));
-  boost::json::object out{{"bootId", memory.boot_id}, {"entries", std::move(entries)}, {"dropped", memory.dropped}};
+  boost::json::array gpus;
+  for (const auto& gpu : memory.gpus) gpus.push_back(boost::json::object{{"index", gpu.index}, {"uuid", gpu.uuid}, {"pci", gpu.pci}});
+  boost::json::object out{{"bootId", memory.boot_id}, {"entries", std::move(entries)}, {"dropped", memory.dropped}, {"gpus", std::move(gpus)}};
   if (memory.last_sequence) out["lastSequence"] = *memory.last_sequence;
   return io::to_text(out);
 }
@@ -85,6 +87,9 @@ Result<Memory> decode_memory(std::string_view text) {
   memory.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, io::int_at(*object, {"dropped"})));
   for (const auto& value : io::array_at(*object, {"entries"}))
     if (auto entry = decode_entry(value)) memory.entries.push_back(std::move(*entry));
+  for (const auto& gpu : io::array_at(*object, {"gpus"}))
+    if (const auto index = io::int_at(gpu, {"index"}, -1); index >= 0 && index < 64)
+      memory.gpus.push_back({static_cast<unsigned>(index), io::string_at(gpu, {"uuid"}), io::string_at(gpu, {"pci"})});
   return memory;
 }
 

@@ -12,11 +12,17 @@
 
 namespace homeostat::agent {
 
+struct KnownGpu {
+  unsigned index = 0;
+  std::string uuid, pci;
+};
+
 struct Memory {
   std::string boot_id;
   std::optional<std::uint64_t> last_sequence;  // nothing was read yet when empty
   std::vector<fault::LedgerEntry> entries;
   std::uint64_t dropped = 0;
+  std::vector<KnownGpu> gpus;  // as the driver named them while they were well: a lost one cannot say its name
 };
 
 std::string encode_memory(const Memory& memory);

@@ -30,12 +30,15 @@ TEST_CASE("what was found survives a restart of the agent") {
   fault::Ledger ledger;
   ledger.observe(*fault::classify_text("NVRM: Xid (PCI:0000:0a:00): 79, x"), TimePoint(Duration(1'700'000'000'123)), "the line");
   CHECK(load_memory(folder.path).error().kind == ErrorKind::not_found);
-  REQUIRE(save_memory(folder.path + "/deeper", {"boot-1", 77, ledger.entries(), 3}));
+  REQUIRE(save_memory(folder.path + "/deeper", {"boot-1", 77, ledger.entries(), 3, {{4, "GPU-4", "0000:0a:00"}}}));
   const auto back = load_memory(folder.path + "/deeper");
   REQUIRE(back);
   CHECK(back->boot_id == "boot-1");
   CHECK(back->last_sequence == 77u);
   CHECK(back->dropped == 3);
+  REQUIRE(back->gpus.size() == 1);
+  CHECK(back->gpus[0].index == 4);
+  CHECK(back->gpus[0].pci == "0000:0a:00");
   REQUIRE(back->entries.size() == 1);
   const auto& entry = back->entries[0];
   CHECK(entry.id == ledger.entries()[0].id);
@@ -59,7 +62,7 @@ TEST_CASE("a torn or foreign file is refused, a sequence of zero is one") {
 TEST_CASE("a folder that cannot be written is told in a sentence") {
   Folder folder;
   std::ofstream(folder.path + "/file") << "x";
-  const auto saved = save_memory(folder.path + "/file/below", {"b", 1, {}, 0});
+  const auto saved = save_memory(folder.path + "/file/below", {"b", 1, {}, 0, {}});
   REQUIRE_FALSE(saved.has_value());
   CHECK(saved.error().message.find("cannot write") != std::string::npos);
 }

@@ -15,6 +15,7 @@ void NodeState::begin_boot(std::string boot_id) {
   last_sequence_.reset();
   ledger_.clear();
   classifier_ = {};
+  gpus_.clear();
   ++version_;
 }
 
@@ -23,13 +24,14 @@ bool NodeState::recall(Memory memory) {
   if (memory.boot_id != boot_id_) return false;
   last_sequence_ = memory.last_sequence;
   ledger_.restore(std::move(memory.entries), memory.dropped);
+  gpus_ = std::move(memory.gpus);
   ++version_;
   return true;
 }
 
 Memory NodeState::memory() const {
   std::lock_guard lock(mutex_);
-  return {boot_id_, last_sequence_, ledger_.entries(), ledger_.dropped()};
+  return {boot_id_, last_sequence_, ledger_.entries(), ledger_.dropped(), gpus_};
 }
 
 namespace {
@@ -95,17 +97,33 @@ NodeState::Intake NodeState::take_records(const std::vector<std::string>& record
   return intake;
 }
 
+int NodeState::expected_now() const { return expected_gpus_.value_or(static_cast<int>(gpus_.size())); }
+
+// Remembers the names of GPUs that can say them and gives them to those that no longer can.
+void NodeState::learn_gpus(io::NvmlReading& reading) {
+  for (auto& gpu : reading.gpus) {
+    const auto known = std::find_if(gpus_.begin(), gpus_.end(), [&](const KnownGpu& k) { return k.index == gpu.index; });
+    if (!gpu.pci.empty() && !gpu.uuid.empty()) {
+      ledger_.name_device(gpu.uuid, gpu.pci);
+      if (known == gpus_.end()) gpus_.push_back({gpu.index, gpu.uuid, gpu.pci});
+      else *known = {gpu.index, gpu.uuid, gpu.pci};
+    } else if (known != gpus_.end()) {
+      gpu.uuid = known->uuid;
+      gpu.pci = known->pci;
+    }
+  }
+}
+
 NodeState::Intake NodeState::take_probe(const ProbeReport& report, TimePoint now) {
   std::lock_guard lock(mutex_);
   Intake intake;
   const bool turned = report.state != probe_.state;
   const bool fresh_reading = report.state == fault::ProbeState::good && report.reading && report.rounds != probe_.rounds;
   probe_ = report;
+  if (probe_.reading) learn_gpus(*probe_.reading);
   if (fresh_reading) {
-    for (const auto& gpu : report.reading->gpus)
-      if (!gpu.uuid.empty() && !gpu.pci.empty()) ledger_.name_device(gpu.uuid, gpu.pci);
     std::vector<std::string> ids;
-    for (const auto& finding : findings_of(*report.reading, expected_gpus_)) {
+    for (const auto& finding : findings_of(*probe_.reading, expected_now())) {
       ids.push_back(fault::finding_id(finding));
       const auto change = ledger_.observe(finding, now, finding.title);
       if (change != Change::repeated) note(change, finding, intake);
@@ -139,7 +157,7 @@ void NodeState::set_expected_gpus(int count) {
 
 int NodeState::expected_gpus() const {
   std::lock_guard lock(mutex_);
-  return expected_gpus_;
+  return expected_now();
 }
 
 namespace {
@@ -182,7 +200,7 @@ NodeState::View NodeState::view(TimePoint now) const {
   auto& status = view.status;
   status.boot_id = boot_id_;
   status.last_report = now;
-  status.expected_gpus = expected_gpus_;
+  status.expected_gpus = expected_now();
   status.dropped_findings = static_cast<std::int64_t>(ledger_.dropped());
   status.verdict = fault::to_string(view.judgement.verdict);
   status.reason = view.judgement.reason;

@@ -38,6 +38,7 @@ class NodeState {
   Intake take_probe(const ProbeReport& report, TimePoint now);
 
   void set_policy(std::vector<fault::PolicyRule> rules);
+  // How many GPUs there should be, said by a person or by the Node. Until then it is the most that the driver has shown since boot.
   void set_expected_gpus(int count);
   int expected_gpus() const;
 
@@ -59,6 +60,8 @@ class NodeState {
   std::uint64_t urgent_version() const;
 
  private:
+  int expected_now() const;
+  void learn_gpus(io::NvmlReading& reading);
   bool take_record(const std::string& text, TimePoint now, Duration uptime, Intake& intake);
   void note(fault::Change change, const fault::Finding& finding, Intake& intake);
   void publish(const Intake& intake);
@@ -71,7 +74,8 @@ class NodeState {
   fault::Classifier classifier_;
   std::vector<fault::PolicyRule> rules_;
   ProbeReport probe_;
-  int expected_gpus_ = 0;
+  std::optional<int> expected_gpus_;
+  std::vector<KnownGpu> gpus_;
   std::uint64_t version_ = 0, urgent_version_ = 0;
 };
 

@@ -119,6 +119,7 @@ void Reporter::refresh_policy() {
 Result<void> Reporter::report() {
   if (!ensured_)
     if (auto done = ensure_object(); !done) return done;
+  if (!policy_read_) refresh_policy();
   const auto view = state_.view(clock_.now());
   if (auto done = write_status(view); !done) return done;
   written_version_ = view.version;
@@ -127,7 +128,7 @@ Result<void> Reporter::report() {
     written_version_.reset();
     return done;
   }
-  // Last, so that it never delays a fault.
+  // Later on last, so that it never delays a fault.
   refresh_policy();
   return {};
 }

@@ -51,6 +51,7 @@ class Watcher {
     if (!reader) return std::unexpected(reader.error());
     boot_id_ = *boot_id;
     reader_ = std::move(*reader);
+    caught_up_ = false;
     state_.begin_boot(boot_id_);
     recall();
     return {};
@@ -60,9 +61,15 @@ class Watcher {
     while (!stop.stop_requested()) {
       auto batch = reader_->read(Duration(500), stop);
       if (!batch) return std::unexpected(batch.error());
-      const auto intake = state_.take_records(batch->records, batch->overrun, clock_.now(), uptime());
+      // What the log held before us is dated by its own clock; what is written while we watch is dated now.
+      const bool dated_by_log = !caught_up_ && reader_->is_device();
+      const auto intake = state_.take_records(batch->records, batch->overrun, clock_.now(), dated_by_log ? uptime() : Duration(0));
+      caught_up_ |= batch->records.size() < io::max_kmsg_batch;
       if (intake.urgent) probe_.ask_now();
       unsaved_ |= intake.taken > 0;
+      const auto gpus = static_cast<size_t>(state_.expected_gpus());
+      unsaved_ |= gpus != gpus_saved_;
+      gpus_saved_ = gpus;
       const bool due = unsaved_ && clock_.monotonic() - saved_at_ >= lazy_save;
       if (intake.changed || due) save();
       if (auto done = check_boot(); !done) return done;
@@ -106,8 +113,9 @@ class Watcher {
   Probe& probe_;
   std::string boot_id_;
   std::unique_ptr<io::KmsgReader> reader_;
+  size_t gpus_saved_ = 0;
   Duration saved_at_{0}, boot_checked_at_{0};
-  bool unsaved_ = false, save_failed_ = false;
+  bool caught_up_ = false, unsaved_ = false, save_failed_ = false;
 };
 
 Result<std::unique_ptr<kube::Client>> connect(const RunOptions& options, io::Clock& clock, io::Random& random, std::stop_token stop) {

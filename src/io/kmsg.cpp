@@ -46,6 +46,7 @@ Duration monotonic() {
 class DeviceReader final : public KmsgReader {
  public:
   DeviceReader(int fd, std::string path) : fd_(fd), path_(std::move(path)), buffer_(max_record_bytes) {}
+  bool is_device() const override { return true; }
 
   Result<KmsgBatch> read(Duration max_wait, std::stop_token stop) override {
     KmsgBatch batch;
@@ -85,6 +86,7 @@ class FileReader final : public KmsgReader {
   FileReader(int fd, std::string path) : fd_(fd), path_(std::move(path)), inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)), chunk_(64 * 1024) {
     watch();
   }
+  bool is_device() const override { return false; }
 
   Result<KmsgBatch> read(Duration max_wait, std::stop_token stop) override {
     KmsgBatch batch;

@@ -23,6 +23,8 @@ inline constexpr size_t max_kmsg_batch = 256;
 class KmsgReader {
  public:
   virtual ~KmsgReader() = default;
+  // True for the kernel's own log: its records are stamped with the machine's own clock.
+  virtual bool is_device() const = 0;
   // What is there at once, else waits up to max_wait for more. Empty after max_wait or when stop is requested.
   virtual Result<KmsgBatch> read(Duration max_wait, std::stop_token stop) = 0;
 };
