@@ -18,6 +18,7 @@ inline constexpr std::string_view spare_taint = "homeostat.dev/spare";
 // Node annotations.
 inline constexpr std::string_view cordoned_by_annotation = "homeostat.dev/cordoned-by";        // name of the Repair that cordoned
 inline constexpr std::string_view machine_token_annotation = "homeostat.dev/machine-token";    // provider's idempotency token
+inline constexpr std::string_view promoted_for_annotation = "homeostat.dev/promoted-for";      // Repair that took the spare, or "pool"
 // Pod label that forbids automatic replacement of the pod's node when its value is "true".
 inline constexpr std::string_view no_replace_label = "homeostat.dev/no-replace";
 // Labels of objects that a SlurmCluster owns.

@@ -1,0 +1,129 @@
+#include "controller/world/views.hpp"
+
+#include <algorithm>
+
+#include "core/fault/verdict.hpp"
+#include "core/names.hpp"
+#include "core/slurm/states.hpp"
+#include "io/json.hpp"
+#include "kube/conditions.hpp"
+#include "kube/meta.hpp"
+
+namespace homeostat::controller {
+
+namespace {
+
+repair::JobState job_state(const slurm::StateSet& states) {
+  if (slurm::job_is_ended(states)) return repair::JobState::ended;
+  // A requeued job that is still completing is PENDING with a flag; a cancelled one is completing towards its end.
+  if (states.contains("PENDING")) return repair::JobState::pending;
+  return slurm::job_is_active(states) ? repair::JobState::running : repair::JobState::ended;
+}
+
+}  // namespace
+
+repair::NodeView view_node(const kube::Object& node) {
+  repair::NodeView view;
+  view.name = kube::name_of(node);
+  view.uid = kube::uid_of(node);
+  view.ready = kube::condition_status(node, "Ready") == "True" && !kube::is_deleting(node);
+  view.unschedulable = io::bool_at(node, {"spec", "unschedulable"});
+  for (const auto& taint : io::array_at(node, {"spec", "taints"}))
+    if (io::string_at(taint, {"key"}) == names::spare_taint) view.spare = true;
+  view.workers = kube::label_of(node, names::workers_label);
+  view.promoted_for = kube::annotation_of(node, names::promoted_for_annotation);
+  view.cordoned_by = kube::annotation_of(node, names::cordoned_by_annotation);
+  view.machine_token = kube::annotation_of(node, names::machine_token_annotation);
+  return view;
+}
+
+repair::HealthView view_health(const api::NodeHealth& health) {
+  auto good = std::ranges::count_if(health.status.devices, [](const api::DeviceHealth& device) { return device.state == "Good"; });
+  return {health.status.verdict, health.status.boot_id, static_cast<int>(good)};
+}
+
+repair::PodView view_pod(const kube::Object& pod, std::string_view opt_out_label) {
+  repair::PodView view;
+  view.ns = kube::namespace_of(pod);
+  view.name = kube::name_of(pod);
+  view.uid = kube::uid_of(pod);
+  view.worker = kube::label_of(pod, names::component_label) == "worker" && kube::has_label(pod, names::cluster_label);
+  view.terminating = kube::is_deleting(pod);
+  view.opted_out = kube::label_of(pod, opt_out_label) == "true";
+  bool daemon = false;
+  for (const auto& owner : io::array_at(pod, {"metadata", "ownerReferences"}))
+    if (io::bool_at(owner, {"controller"}) && io::string_at(owner, {"kind"}) == "DaemonSet") daemon = true;
+  std::string phase = io::string_at(pod, {"status", "phase"});
+  bool finished = phase == "Succeeded" || phase == "Failed";
+  // A pod that has ended protects nothing any more.
+  if (finished) view.opted_out = false;
+  bool mirror = !kube::annotation_of(pod, "kubernetes.io/config.mirror").empty();
+  view.evictable = !daemon && !mirror && !finished;
+  return view;
+}
+
+repair::SlurmNodeView view_slurm_node(const slurm::Node& node) {
+  return {slurm::node_is_down(node.states), slurm::node_is_drain(node.states), node.reason};
+}
+
+std::vector<repair::JobView> view_jobs(const std::vector<slurm::Job>& jobs) {
+  std::vector<repair::JobView> views;
+  views.reserve(jobs.size());
+  for (const slurm::Job& job : jobs) {
+    repair::JobView view;
+    view.id = static_cast<std::uint32_t>(job.id);
+    view.name = job.name;
+    view.user = job.user;
+    view.state = job_state(job.states);
+    view.completing = slurm::job_is_completing(job.states);
+    view.requeueable = job.requeueable();
+    view.restart_count = static_cast<std::uint32_t>(std::max(0, job.restart_count));
+    view.nodes = job.nodes;
+    view.begin = job.begin_time;
+    view.state_text = slurm::to_string(job.states);
+    view.reason = job.state_reason;
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+repair::MachineView view_machine(const provider::Machine& machine) {
+  using State = repair::MachineView::State;
+  State state = State::creating;
+  switch (machine.state) {
+    case provider::MachineState::creating: state = State::creating; break;
+    case provider::MachineState::running: state = State::running; break;
+    case provider::MachineState::deleting: state = State::deleting; break;
+    case provider::MachineState::failed: state = State::failed; break;
+  }
+  return {machine.name, machine.token, machine.message, state};
+}
+
+repair::Policy view_policy(const api::HealthPolicy& policy) {
+  repair::Policy view;
+  view.grace = policy.grace;
+  view.opt_out_label = policy.opt_out_label;
+  view.max_concurrent = policy.max_concurrent;
+  view.max_percent = policy.max_percent;
+  view.drain_deadline = policy.drain_deadline;
+  return view;
+}
+
+std::vector<repair::Finding> view_findings(const api::NodeHealth& health, const api::HealthPolicy& policy) {
+  std::vector<repair::Finding> findings;
+  for (const api::HealthFinding& found : health.status.findings) {
+    repair::Finding finding;
+    finding.fault = {found.component, found.code, found.device, found.severity, found.action, found.evidence, found.first_seen, found.drill};
+    auto severity = fault::parse_severity(found.severity).value_or(fault::Severity::none);
+    auto treatment = fault::treatment(found.component, found.code, severity, found.action, policy.rules);
+    finding.replace = treatment.repair_class == fault::RepairClass::replace_node;
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+bool is_fit(const repair::NodeView& node, const repair::HealthView& health, int gpus_per_node) {
+  return node.ready && !node.unschedulable && health.verdict == "Healthy" && !health.boot_id.empty() && health.gpus >= gpus_per_node;
+}
+
+}  // namespace homeostat::controller
