@@ -160,6 +160,14 @@ void remove_leaf(json::value& at, const FieldPath& path, size_t depth = 0) {
   if (child != nullptr && is_empty(*child)) erase_child(at, path[depth], field);
 }
 
+// An empty map in an apply claims the map, not its emptiness.
+bool is_filled(json::value& root, const FieldPath& path, const json::value& value) {
+  if (!value.is_object() || !value.get_object().empty()) return false;
+  json::value* at = &root;
+  for (size_t i = 0; i < path.size() && at != nullptr; ++i) at = descend(*at, path[i], field_before(path, i), false);
+  return at != nullptr && at->is_object();
+}
+
 void remove_leaves(json::object& object, const FieldSet& paths) {
   json::value root(std::move(object));
   for (const auto& path : paths)
@@ -221,7 +229,8 @@ std::vector<Conflict> apply(json::object& live, Owners& owners, const json::obje
   for (const auto& path : owners[owner])
     if (!wanted.contains(path) && !owned_by_others(owners, owner, path)) dropped.insert(path);
   json::value root(live);
-  for (const auto& [path, value] : wanted) set_leaf(root, path, value);
+  for (const auto& [path, value] : wanted)
+    if (!is_filled(root, path, value)) set_leaf(root, path, value);
   live = std::move(root.get_object());
   remove_leaves(live, dropped);
   FieldSet mine;
