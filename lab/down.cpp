@@ -17,8 +17,13 @@
 namespace homeostat::lab {
 namespace {
 
-// Folders of the host that only serve as mount points in machines; they go when they are empty.
-constexpr const char* mount_points[] = {"/usr/lib/homeostat/nvml", "/usr/lib/homeostat", "/var/lib/kubelet", "/var/lib/cni"};
+// Folders of the host that only serve as mount points in machines. They go when they are empty and no other lab is up: removing
+// one would take the mount away from that lab's machines too.
+void remove_mount_points() {
+  for (const auto& name : list_folder("/run/netns"))
+    if (name.ends_with("-" + std::string(control_plane_zone))) return;
+  for (const char* folder : {"/usr/lib/homeostat/nvml", "/usr/lib/homeostat", "/var/lib/kubelet", "/var/lib/cni"}) ::rmdir(folder);
+}
 
 void stop_supervisor(const LabConfig& config) {
   auto record = read_record(serve_record(config));
@@ -90,7 +95,7 @@ Result<DownReport> take_down(const LabConfig& config) {
   remove_bridge(config);  // the legs go with their namespaces, which may take the kernel a moment
   for (int tries = 0; tries < 100 && !legs(config).empty(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (auto removed = remove_tree(config.state); !removed) report.left.push_back(removed.error().message);
-  for (const char* folder : mount_points) ::rmdir(folder);  // only when empty
+  remove_mount_points();
   ::rmdir("/run/netns");
   verify(config, zones, report);
   return report;

@@ -27,17 +27,15 @@ bool bridge_exists(const LabConfig& config) { return exists("/sys/class/net/" + 
 Result<std::vector<std::string>> network_obstacles(const LabConfig& config) {
   auto routes = io::run_ok({"ip", "-4", "route", "show", "table", "all"});
   if (!routes) return std::unexpected(routes.error());
-  auto found = clashes(config.plan, parse_routes(*routes), config.bridge());
-  if (!bridge_exists(config)) return found;
-  auto alias = read_file("/sys/class/net/" + config.bridge() + "/ifalias");
+  auto alias = bridge_exists(config) ? read_file("/sys/class/net/" + config.bridge() + "/ifalias") : Result<std::string>(mark(config));
   auto whose = alias ? *alias : std::string();
   while (!whose.empty() && whose.back() == '\n') whose.pop_back();
-  if (whose.starts_with("homeostat-lab ") && whose != mark(config))
-    found.push_back("a lab with the state folder " + whose.substr(14) + " is up on this machine; take it down with: homeostat-lab down --state " +
-                    whose.substr(14) + " (or give this one another --instance and other ranges)");
-  else if (whose != mark(config))
-    found.push_back("the interface " + config.bridge() + " exists already and is not the lab's; choose another prefix with --instance");
-  return found;
+  if (whose == mark(config)) return clashes(config.plan, parse_routes(*routes), config.bridge());
+  if (!whose.starts_with("homeostat-lab "))
+    return std::vector{"the interface " + config.bridge() + " exists already and is not the lab's; choose another prefix with --instance"};
+  auto state = whose.substr(14);
+  return std::vector{"a lab with the state folder " + state + " is up on this machine; take it down with: homeostat-lab down --state " + state +
+                     " (or give this one another --instance and other ranges)"};
 }
 
 Result<void> make_bridge(const LabConfig& config) {
