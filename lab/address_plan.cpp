@@ -49,7 +49,8 @@ std::optional<Cidr> parse_cidr(std::string_view text) {
 }
 
 std::string address_text(std::uint32_t a) {
-  return std::to_string(a >> 24) + "." + std::to_string(a >> 16 & 255) + "." + std::to_string(a >> 8 & 255) + "." + std::to_string(a & 255);
+  return std::to_string(a >> 24) + "." + std::to_string(a >> 16 & 255) + "." + std::to_string(a >> 8 & 255) + "." +
+         std::to_string(a & 255);
 }
 
 std::string to_string(Cidr range) { return address_text(range.base) + "/" + std::to_string(range.bits); }
@@ -75,13 +76,14 @@ Result<AddressPlan> make_plan(const RangeTexts& texts) {
     auto& entry = entries[i];
     auto range = parse_cidr(entry.text);
     if (!range || range->bits != entry.bits)
-      return fail(ErrorKind::invalid, std::string("the ") + entry.name + " range '" + entry.text + "' must be an IPv4 range of size /" +
-                                          std::to_string(entry.bits) + ", for example 10.77.0.0/" + std::to_string(entry.bits));
+      return fail(ErrorKind::invalid, std::string("the ") + entry.name + " range '" + entry.text +
+                                          "' must be an IPv4 range of size /" + std::to_string(entry.bits) +
+                                          ", for example 10.77.0.0/" + std::to_string(entry.bits));
     entry.into = *range;
     for (size_t k = 0; k < i; ++k)
       if (overlap(entries[k].into, *range))
-        return fail(ErrorKind::invalid, std::string("the ") + entry.name + " range " + entry.text + " overlaps the " + entries[k].name +
-                                            " range " + entries[k].text);
+        return fail(ErrorKind::invalid, std::string("the ") + entry.name + " range " + entry.text + " overlaps the " +
+                                            entries[k].name + " range " + entries[k].text);
   }
   return plan;
 }
@@ -103,18 +105,20 @@ std::vector<Route> parse_routes(std::string_view text) {
   return routes;
 }
 
-std::vector<std::string> clashes(const AddressPlan& plan, const std::vector<Route>& routes, std::string_view own_device) {
+std::vector<std::string> clashes(const AddressPlan& plan, const std::vector<Route>& routes,
+                                 std::string_view own_device) {
   std::vector<std::string> found;
   struct Entry {
     const char* flag;
     Cidr range;
   };
-  for (auto [flag, range] : {Entry{"--node-range", plan.nodes}, Entry{"--pod-range", plan.pods}, Entry{"--service-range", plan.services},
-                             Entry{"--balancer-range", plan.balancers}}) {
+  for (auto [flag, range] : {Entry{"--node-range", plan.nodes}, Entry{"--pod-range", plan.pods},
+                             Entry{"--service-range", plan.services}, Entry{"--balancer-range", plan.balancers}}) {
     for (const auto& route : routes) {
       if (route.device == own_device || !overlap(range, route.range)) continue;
-      found.push_back("the range " + to_string(range) + " is in use on this machine (route " + to_string(route.range) + " through " +
-                      (route.device.empty() ? "another table" : route.device) + "); choose another with " + flag);
+      found.push_back("the range " + to_string(range) + " is in use on this machine (route " + to_string(route.range) +
+                      " through " + (route.device.empty() ? "another table" : route.device) +
+                      "); choose another with " + flag);
     }
   }
   return found;

@@ -1,5 +1,5 @@
-// Which addresses the lab uses: pure arithmetic on IPv4. The control plane is .2 of the node range; machine number N (10 to 250)
-// has address .N and the pods of 10.244.N.0/24. Numbers are handed out by whoever makes machines.
+// Which addresses the lab uses: pure arithmetic on IPv4. The control plane is .2 of the node range; machine number N
+// (10 to 250) has address .N and the pods of 10.244.N.0/24. Numbers are handed out by whoever makes machines.
 #pragma once
 
 #include <cstdint>
@@ -49,10 +49,12 @@ struct Route {
   std::string device;
 };
 
-// From the output of `ip -4 route show table all`; default routes, local and broadcast entries are no clash and are left out.
+// From the output of `ip -4 route show table all`; default routes, local and broadcast entries are no clash and are
+// left out.
 std::vector<Route> parse_routes(std::string_view text);
 
 // One sentence per clash, of routes that are not through own_device.
-std::vector<std::string> clashes(const AddressPlan& plan, const std::vector<Route>& routes, std::string_view own_device);
+std::vector<std::string> clashes(const AddressPlan& plan, const std::vector<Route>& routes,
+                                 std::string_view own_device);
 
 }  // namespace homeostat::lab

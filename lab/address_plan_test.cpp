@@ -10,9 +10,11 @@ TEST_CASE("IPv4 ranges are read strictly") {
     const char* text;
     const char* expected;  // nullptr: refused
   };
-  for (auto [text, expected] : {Case{"10.77.0.0/24", "10.77.0.0/24"}, Case{"0.0.0.0/0", "0.0.0.0/0"}, Case{"192.0.2.7", "192.0.2.7/32"},
-                                Case{"10.77.0.1/24", nullptr}, Case{"10.77.0/24", nullptr}, Case{"10.77.0.0/33", nullptr}, Case{"256.0.0.0/8", nullptr},
-                                Case{"10.77.0.0/", nullptr}, Case{"", nullptr}, Case{"10.77.0.0/24 ", nullptr}, Case{"a.b.c.d/8", nullptr}, Case{"-1.0.0.0/8", nullptr}}) {
+  for (auto [text, expected] :
+       {Case{"10.77.0.0/24", "10.77.0.0/24"}, Case{"0.0.0.0/0", "0.0.0.0/0"}, Case{"192.0.2.7", "192.0.2.7/32"},
+        Case{"10.77.0.1/24", nullptr}, Case{"10.77.0/24", nullptr}, Case{"10.77.0.0/33", nullptr},
+        Case{"256.0.0.0/8", nullptr}, Case{"10.77.0.0/", nullptr}, Case{"", nullptr}, Case{"10.77.0.0/24 ", nullptr},
+        Case{"a.b.c.d/8", nullptr}, Case{"-1.0.0.0/8", nullptr}}) {
     CAPTURE(text);
     auto range = parse_cidr(text);
     CHECK(range.has_value() == (expected != nullptr));
@@ -35,9 +37,10 @@ TEST_CASE("plans that cannot work are refused with the range's name") {
     RangeTexts texts;
     const char* expected;
   };
-  for (const auto& [texts, expected] : {Case{{"10.77.0.0/16"}, "node range"}, Case{{"10.77.0.0/24", "junk"}, "pod range"},
-                                        Case{{"10.244.3.0/24"}, "pod range 10.244.0.0/16 overlaps the node range"},
-                                        Case{{"10.77.0.0/24", "10.244.0.0/16", "10.96.0.0/16", "10.96.5.0/24"}, "overlaps the service range"}}) {
+  for (const auto& [texts, expected] :
+       {Case{{"10.77.0.0/16"}, "node range"}, Case{{"10.77.0.0/24", "junk"}, "pod range"},
+        Case{{"10.244.3.0/24"}, "pod range 10.244.0.0/16 overlaps the node range"},
+        Case{{"10.77.0.0/24", "10.244.0.0/16", "10.96.0.0/16", "10.96.5.0/24"}, "overlaps the service range"}}) {
     auto plan = make_plan(texts);
     REQUIRE_FALSE(plan);
     CHECK(plan.error().kind == ErrorKind::invalid);
@@ -52,7 +55,8 @@ TEST_CASE("routes of others that a range would take over are clashes") {
   auto plan = make_plan({});
   REQUIRE(plan);
   auto routes = parse_routes(
-      "default via 192.0.2.1 dev eth0\n192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.2\n10.96.0.0/12 via 192.0.2.9 dev tun0\n"
+      "default via 192.0.2.1 dev eth0\n192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.2\n10.96.0.0/12 via "
+      "192.0.2.9 dev tun0\n"
       "10.77.0.0/24 dev hl0 proto kernel\nlocal 127.0.0.0/8 dev lo table local\n");
   REQUIRE(routes.size() == 3);
   auto found = clashes(*plan, routes, "hl0");

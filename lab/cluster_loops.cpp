@@ -26,7 +26,8 @@ std::string address_of(const json::object& service) {
 }
 
 bool ours(const json::object& service) {
-  return io::string_at(service, {"spec", "type"}) == "LoadBalancer" && io::string_at(service, {"spec", "loadBalancerClass"}).empty() &&
+  return io::string_at(service, {"spec", "type"}) == "LoadBalancer" &&
+         io::string_at(service, {"spec", "loadBalancerClass"}).empty() &&
          io::string_at(service, {"metadata", "deletionTimestamp"}).empty();
 }
 
@@ -55,9 +56,12 @@ class Loop {
     if (!services) return std::unexpected(services.error());
     for (const auto& wish : assign_balancers(*services, config_.plan.balancers)) {
       json::value patch{{"status", {{"loadBalancer", {{"ingress", json::array{json::object{{"ip", wish.address}}}}}}}}};
-      auto done = client_.patch(kube::resources::services, wish.ns, wish.service, kube::PatchType::merge, patch, "status");
+      auto done =
+          client_.patch(kube::resources::services, wish.ns, wish.service, kube::PatchType::merge, patch, "status");
       if (!done && done.error().kind != ErrorKind::not_found) return std::unexpected(done.error());
-      if (done) io::log_info("address given to a Service", {{"service", wish.ns + "/" + wish.service}, {"address", wish.address}});
+      if (done)
+        io::log_info("address given to a Service",
+                     {{"service", wish.ns + "/" + wish.service}, {"address", wish.address}});
     }
     return {};
   }
@@ -113,7 +117,8 @@ std::vector<BalancerAddress> assign_balancers(const std::vector<json::object>& s
     }
     if (address.empty()) break;
     taken.insert(address);
-    result.push_back({io::string_at(service, {"metadata", "namespace"}), io::string_at(service, {"metadata", "name"}), address});
+    result.push_back(
+        {io::string_at(service, {"metadata", "namespace"}), io::string_at(service, {"metadata", "name"}), address});
   }
   return result;
 }
@@ -121,20 +126,31 @@ std::vector<BalancerAddress> assign_balancers(const std::vector<json::object>& s
 std::vector<SharedVolume> volumes_for(const std::vector<json::object>& claims) {
   std::vector<SharedVolume> result;
   for (const auto& claim : claims) {
-    bool wanted = io::string_at(claim, {"spec", "storageClassName"}) == shared_storage_class && io::string_at(claim, {"spec", "volumeName"}).empty() &&
+    bool wanted = io::string_at(claim, {"spec", "storageClassName"}) == shared_storage_class &&
+                  io::string_at(claim, {"spec", "volumeName"}).empty() &&
                   io::string_at(claim, {"metadata", "deletionTimestamp"}).empty();
-    auto ns = io::string_at(claim, {"metadata", "namespace"}), name = io::string_at(claim, {"metadata", "name"}), uid = io::string_at(claim, {"metadata", "uid"});
+    auto ns = io::string_at(claim, {"metadata", "namespace"}), name = io::string_at(claim, {"metadata", "name"}),
+         uid = io::string_at(claim, {"metadata", "uid"});
     if (!wanted || uid.size() < 8) continue;
     auto folder = ns + "." + name + "." + uid.substr(0, 8);
-    result.push_back({folder, {{"apiVersion", "v1"},
-                               {"kind", "PersistentVolume"},
-                               {"metadata", json::object{{"name", "lab-" + uid}}},
-                               {"spec", json::object{{"capacity", json::object{{"storage", io::string_at(claim, {"spec", "resources", "requests", "storage"}, "1Gi")}}},
-                                                     {"accessModes", io::array_at(claim, {"spec", "accessModes"})},
-                                                     {"persistentVolumeReclaimPolicy", "Retain"},
-                                                     {"storageClassName", shared_storage_class},
-                                                     {"claimRef", json::object{{"apiVersion", "v1"}, {"kind", "PersistentVolumeClaim"}, {"namespace", ns}, {"name", name}, {"uid", uid}}},
-                                                     {"hostPath", json::object{{"path", inside_shared + folder}, {"type", "Directory"}}}}}}});
+    result.push_back(
+        {folder,
+         {{"apiVersion", "v1"},
+          {"kind", "PersistentVolume"},
+          {"metadata", json::object{{"name", "lab-" + uid}}},
+          {"spec",
+           json::object{
+               {"capacity",
+                json::object{{"storage", io::string_at(claim, {"spec", "resources", "requests", "storage"}, "1Gi")}}},
+               {"accessModes", io::array_at(claim, {"spec", "accessModes"})},
+               {"persistentVolumeReclaimPolicy", "Retain"},
+               {"storageClassName", shared_storage_class},
+               {"claimRef", json::object{{"apiVersion", "v1"},
+                                         {"kind", "PersistentVolumeClaim"},
+                                         {"namespace", ns},
+                                         {"name", name},
+                                         {"uid", uid}}},
+               {"hostPath", json::object{{"path", inside_shared + folder}, {"type", "Directory"}}}}}}});
   }
   return result;
 }
@@ -143,7 +159,8 @@ std::vector<NodeGpus> missing_gpus(const std::vector<json::object>& nodes, const
   std::vector<NodeGpus> result;
   for (const auto& node : nodes) {
     auto name = io::string_at(node, {"metadata", "name"});
-    auto machine = std::find_if(machines.begin(), machines.end(), [&name](const Machine& m) { return m.order.name == name; });
+    auto machine =
+        std::find_if(machines.begin(), machines.end(), [&name](const Machine& m) { return m.order.name == name; });
     if (machine == machines.end() || machine->order.gpus == 0 || machine->state == MachineState::deleting) continue;
     auto shown = io::string_at(node, {"status", "capacity", gpu_resource});
     if (shown != std::to_string(machine->order.gpus)) result.push_back({name, machine->order.gpus});
@@ -151,13 +168,16 @@ std::vector<NodeGpus> missing_gpus(const std::vector<json::object>& nodes, const
   return result;
 }
 
-void cluster_loop(const LabConfig& config, const std::function<std::vector<Machine>()>& machines, std::stop_token stop) {
+void cluster_loop(const LabConfig& config, const std::function<std::vector<Machine>()>& machines,
+                  std::stop_token stop) {
   io::SystemClock clock;
   io::SystemRandom random;
   kube::KubeconfigOptions kubeconfig;
   kubeconfig.paths = {config.path("kubeconfig")};
   auto cluster = kube::load_kubeconfig(kubeconfig);
-  if (!cluster) return io::log_error("the lab's own kubeconfig cannot be used: no addresses, volumes and GPUs are given", {{"error", cluster.error().message}});
+  if (!cluster)
+    return io::log_error("the lab's own kubeconfig cannot be used: no addresses, volumes and GPUs are given",
+                         {{"error", cluster.error().message}});
   kube::ClientOptions options;
   options.user_agent = "homeostat-lab/" HOMEOSTAT_VERSION;
   options.stop = stop;
@@ -167,7 +187,8 @@ void cluster_loop(const LabConfig& config, const std::function<std::vector<Machi
   while (!stop.stop_requested()) {
     auto done = loop.round(machines());
     auto error = done || stop.stop_requested() ? std::string() : done.error().message;
-    if (!error.empty() && error != last_error) io::log_warn("a round of addresses, volumes and GPUs failed", {{"error", error}});
+    if (!error.empty() && error != last_error)
+      io::log_warn("a round of addresses, volumes and GPUs failed", {{"error", error}});
     last_error = error;
     clock.sleep(round_every, stop);
   }

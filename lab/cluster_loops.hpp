@@ -1,6 +1,6 @@
-// What a cloud would add to the cluster: addresses for Services of type LoadBalancer, volumes for claims of the shared class, and
-// the GPUs that a node has. The decisions are pure; the loop observes, decides and acts once a second, and a failed round is
-// simply followed by the next.
+// What a cloud would add to the cluster: addresses for Services of type LoadBalancer, volumes for claims of the shared
+// class, and the GPUs that a node has. The decisions are pure; the loop observes, decides and acts once a second, and a
+// failed round is simply followed by the next.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -19,8 +19,8 @@ inline constexpr std::string_view shared_storage_class = "homeostat-lab-shared";
 struct BalancerAddress {
   std::string ns, service, address;
 };
-// For each Service of type LoadBalancer that has no address of the range: the one it asks for, else the lowest free one.
-// A range that is used up leaves the rest waiting.
+// For each Service of type LoadBalancer that has no address of the range: the one it asks for, else the lowest free
+// one. A range that is used up leaves the rest waiting.
 std::vector<BalancerAddress> assign_balancers(const std::vector<boost::json::object>& services, Cidr range);
 
 struct SharedVolume {

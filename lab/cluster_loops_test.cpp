@@ -1,7 +1,8 @@
 #include "lab/cluster_loops.hpp"
 
-#include <boost/json.hpp>
 #include <doctest/doctest.h>
+
+#include <boost/json.hpp>
 
 #include "io/json.hpp"
 
@@ -11,23 +12,28 @@ namespace json = boost::json;
 
 namespace {
 json::object object(const char* text) { return json::parse(text).as_object(); }
-json::object service(const std::string& name, const char* type, const std::string& address = {}, const std::string& wish = {}) {
+json::object service(const std::string& name, const char* type, const std::string& address = {},
+                     const std::string& wish = {}) {
   auto o = object(R"({"metadata":{"namespace":"n"},"spec":{}})");
   io::set_at(o, {"metadata", "name"}, json::string(name));
   io::set_at(o, {"spec", "type"}, type);
   if (!wish.empty()) io::set_at(o, {"spec", "loadBalancerIP"}, json::string(wish));
-  if (!address.empty()) io::set_at(o, {"status", "loadBalancer", "ingress"}, json::array{json::object{{"ip", address}}});
+  if (!address.empty())
+    io::set_at(o, {"status", "loadBalancer", "ingress"}, json::array{json::object{{"ip", address}}});
   return o;
 }
 }  // namespace
 
 //  a: LoadBalancer, none      -> the lowest free (.1 is b's)    b: has .1 -> stays     c: ClusterIP -> not ours
-//  d: wishes .7 -> .7         e: wishes .1, taken -> next free                          f: an address of elsewhere -> a new one
+//  d: wishes .7 -> .7         e: wishes .1, taken -> next free                          f: an address of elsewhere -> a
+//  new one
 TEST_CASE("each Service of type LoadBalancer gets one address of the range and keeps it") {
   auto range = *parse_cidr("10.98.0.0/24");
-  auto given = assign_balancers({service("a", "LoadBalancer"), service("b", "LoadBalancer", "10.98.0.1"), service("c", "ClusterIP"),
-                                 service("d", "LoadBalancer", "", "10.98.0.7"), service("e", "LoadBalancer", "", "10.98.0.1"), service("f", "LoadBalancer", "192.0.2.1")},
-                                range);
+  auto given =
+      assign_balancers({service("a", "LoadBalancer"), service("b", "LoadBalancer", "10.98.0.1"),
+                        service("c", "ClusterIP"), service("d", "LoadBalancer", "", "10.98.0.7"),
+                        service("e", "LoadBalancer", "", "10.98.0.1"), service("f", "LoadBalancer", "192.0.2.1")},
+                       range);
   REQUIRE(given.size() == 4);
   CHECK(given[0].service == "a");
   CHECK(given[0].address == "10.98.0.2");
@@ -44,7 +50,8 @@ TEST_CASE("each Service of type LoadBalancer gets one address of the range and k
 }
 
 TEST_CASE("a waiting claim of the shared class gets a volume that only it can bind") {
-  auto claim = object(R"({"metadata":{"namespace":"n","name":"home","uid":"0123456789"},"spec":{"storageClassName":"homeostat-lab-shared",
+  auto claim = object(
+      R"({"metadata":{"namespace":"n","name":"home","uid":"0123456789"},"spec":{"storageClassName":"homeostat-lab-shared",
                           "accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"5Gi"}}}})");
   auto volumes = volumes_for({claim});
   REQUIRE(volumes.size() == 1);

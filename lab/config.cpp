@@ -46,12 +46,14 @@ Result<LabConfig> load_config(const std::string& state) {
   boost::system::error_code error;
   auto parsed = json::parse(*content, error);
   if (error || !parsed.is_object())
-    return fail(ErrorKind::invalid, state + "/lab.json is not readable as JSON; take the lab down with: homeostat-lab down");
+    return fail(ErrorKind::invalid,
+                state + "/lab.json is not readable as JSON; take the lab down with: homeostat-lab down");
   const auto& object = parsed.get_object();
   LabConfig c;
   c.state = state;
   c.instance = text(object, "instance");
-  c.ranges = {text(object, "nodeRange"), text(object, "podRange"), text(object, "serviceRange"), text(object, "balancerRange")};
+  c.ranges = {text(object, "nodeRange"), text(object, "podRange"), text(object, "serviceRange"),
+              text(object, "balancerRange")};
   c.kubernetes = text(object, "kubernetes");
   c.images = text(object, "images");
   c.cache = text(object, "cache");

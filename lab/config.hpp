@@ -1,4 +1,5 @@
-// Where a lab lives and what it is called. One folder (the state) holds everything that it knows; lab.json in it holds this.
+// Where a lab lives and what it is called. One folder (the state) holds everything that it knows; lab.json in it holds
+// this.
 #pragma once
 
 #include <string>

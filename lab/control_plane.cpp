@@ -8,7 +8,8 @@
 namespace homeostat::lab {
 namespace {
 
-constexpr const char* kube_programs[] = {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"};
+constexpr const char* kube_programs[] = {
+    "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"};
 
 // Changes are worth a line, reads are not; secrets never with their content.
 constexpr const char* audit_policy = R"(apiVersion: audit.k8s.io/v1
@@ -31,7 +32,8 @@ std::string corefile(const LabConfig& config) {
     errors
     ready 127.0.0.1:8181
     kubernetes cluster.local in-addr.arpa ip6.arpa {
-        kubeconfig )" + config.path("control-plane/coredns.kubeconfig") + R"(
+        kubeconfig )" +
+         config.path("control-plane/coredns.kubeconfig") + R"(
         pods insecure
         ttl 2
     }
@@ -44,16 +46,28 @@ ZoneProgram apiserver(const LabConfig& config) {
   auto pki = config.path("control-plane/pki/");
   auto audit = config.path("audit.log");
   return {"kube-apiserver",
-          {config.tool("kube-apiserver"), "--advertise-address=" + config.plan.control_plane(), "--secure-port=" + std::to_string(api_port),
-           "--etcd-servers=http://127.0.0.1:2379", "--client-ca-file=" + pki + "ca.crt", "--tls-cert-file=" + pki + "apiserver.crt",
-           "--tls-private-key-file=" + pki + "apiserver.key", "--kubelet-client-certificate=" + pki + "kubelet-client.crt",
-           "--kubelet-client-key=" + pki + "kubelet-client.key", "--kubelet-certificate-authority=" + pki + "ca.crt",
-           "--kubelet-preferred-address-types=InternalIP", "--service-account-key-file=" + pki + "service-accounts.pub",
+          {config.tool("kube-apiserver"),
+           "--advertise-address=" + config.plan.control_plane(),
+           "--secure-port=" + std::to_string(api_port),
+           "--etcd-servers=http://127.0.0.1:2379",
+           "--client-ca-file=" + pki + "ca.crt",
+           "--tls-cert-file=" + pki + "apiserver.crt",
+           "--tls-private-key-file=" + pki + "apiserver.key",
+           "--kubelet-client-certificate=" + pki + "kubelet-client.crt",
+           "--kubelet-client-key=" + pki + "kubelet-client.key",
+           "--kubelet-certificate-authority=" + pki + "ca.crt",
+           "--kubelet-preferred-address-types=InternalIP",
+           "--service-account-key-file=" + pki + "service-accounts.pub",
            "--service-account-signing-key-file=" + pki + "service-accounts.key",
            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-           "--service-cluster-ip-range=" + to_string(config.plan.services), "--authorization-mode=Node,RBAC",
-           "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", "--profiling=false",
-           "--audit-policy-file=" + config.path("control-plane/audit-policy.yaml"), "--audit-log-path=" + audit, "--audit-log-maxsize=50",
+           "--service-cluster-ip-range=" + to_string(config.plan.services),
+           "--authorization-mode=Node,RBAC",
+           "--enable-admission-plugins=NodeRestriction",
+           "--allow-privileged=true",
+           "--profiling=false",
+           "--audit-policy-file=" + config.path("control-plane/audit-policy.yaml"),
+           "--audit-log-path=" + audit,
+           "--audit-log-maxsize=50",
            "--audit-log-maxbackup=1"},
           {},
           {}};
@@ -75,9 +89,11 @@ Result<void> link_tools(const LabConfig& config) {
 }
 
 std::string kube_proxy_config(const LabConfig& config, std::string_view zone, std::string_view kubeconfig) {
-  return "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\nclusterCIDR: " + to_string(config.plan.pods) +
-         "\nhostnameOverride: " + std::string(zone) + "\nclientConnection:\n  kubeconfig: " + std::string(kubeconfig) +
-         "\nconntrack:\n  maxPerCore: 0\n  min: 0\nnftables:\n  minSyncPeriod: 100ms\nhealthzBindAddress: 127.0.0.1:10256\nmetricsBindAddress: 127.0.0.1:10249\n";
+  return "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\nclusterCIDR: " +
+         to_string(config.plan.pods) + "\nhostnameOverride: " + std::string(zone) +
+         "\nclientConnection:\n  kubeconfig: " + std::string(kubeconfig) +
+         "\nconntrack:\n  maxPerCore: 0\n  min: 0\nnftables:\n  minSyncPeriod: 100ms\nhealthzBindAddress: "
+         "127.0.0.1:10256\nmetricsBindAddress: 127.0.0.1:10249\n";
 }
 
 Result<void> prepare_control_plane(const LabConfig& config, const Pki& pki) {
@@ -85,7 +101,8 @@ Result<void> prepare_control_plane(const LabConfig& config, const Pki& pki) {
   auto certs = folder + "pki/";
   io::CertificateSpec api;
   api.common_name = "kube-apiserver";
-  api.dns_names = {"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost"};
+  api.dns_names = {"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+                   "localhost"};
   api.ips = {config.plan.control_plane(), config.plan.kubernetes_service(), "127.0.0.1"};
   api.server = true;
   io::CertificateSpec kubelet_client;
@@ -96,7 +113,9 @@ Result<void> prepare_control_plane(const LabConfig& config, const Pki& pki) {
   provider.common_name = "homeostat-lab";
   provider.ips = {config.plan.host()};
   provider.server = true;
-  for (const auto& [name, spec] : {std::pair<const char*, const io::CertificateSpec&>{"apiserver", api}, {"kubelet-client", kubelet_client}, {"provider", provider}})
+  for (const auto& [name, spec] : {std::pair<const char*, const io::CertificateSpec&>{"apiserver", api},
+                                   {"kubelet-client", kubelet_client},
+                                   {"provider", provider}})
     if (auto made = pki.certificate(certs + name, spec); !made) return made;
   if (!exists(certs + "service-accounts.key")) {
     auto key = io::make_private_key();
@@ -117,9 +136,10 @@ Result<void> prepare_control_plane(const LabConfig& config, const Pki& pki) {
                            User{folder + "coredns.kubeconfig", "system:coredns", ""},
                            User{config.path("kubeconfig"), "lab-admin", "system:masters"}})
     if (auto made = pki.kubeconfig(config, user.path, user.name, user.group); !made) return made;
-  for (const auto& [path, text] : {std::pair<std::string, std::string>{folder + "audit-policy.yaml", audit_policy},
-                                   {folder + "Corefile", corefile(config)},
-                                   {folder + "kube-proxy.yaml", kube_proxy_config(config, control_plane_zone, folder + "kube-proxy.kubeconfig")}})
+  for (const auto& [path, text] :
+       {std::pair<std::string, std::string>{folder + "audit-policy.yaml", audit_policy},
+        {folder + "Corefile", corefile(config)},
+        {folder + "kube-proxy.yaml", kube_proxy_config(config, control_plane_zone, folder + "kube-proxy.kubeconfig")}})
     if (auto written = write_file(path, text); !written) return written;
   return {};
 }
@@ -130,8 +150,9 @@ ZoneSpec control_plane_spec(const LabConfig& config) {
   auto pki = folder + "/pki/";
   auto identity = [&folder](std::string_view name) {
     auto file = folder + "/" + std::string(name) + ".kubeconfig";
-    return std::vector<std::string>{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file, "--authorization-kubeconfig=" + file,
-                                    "--leader-elect=false", "--bind-address=127.0.0.1"};
+    return std::vector<std::string>{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file,
+                                    "--authorization-kubeconfig=" + file, "--leader-elect=false",
+                                    "--bind-address=127.0.0.1"};
   };
   spec.name = control_plane_zone;
   spec.netns = config.netns(control_plane_zone);
@@ -142,12 +163,13 @@ ZoneSpec control_plane_spec(const LabConfig& config) {
       {"etcd",
        {"/usr/bin/etcd", "--name=lab", "--data-dir=" + folder + "/etcd", "--listen-client-urls=http://127.0.0.1:2379",
         "--advertise-client-urls=http://127.0.0.1:2379", "--listen-peer-urls=http://127.0.0.1:2380",
-        "--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=lab=http://127.0.0.1:2380", "--log-level=warn",
-        "--auto-compaction-mode=periodic", "--auto-compaction-retention=30m"}},
+        "--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=lab=http://127.0.0.1:2380",
+        "--log-level=warn", "--auto-compaction-mode=periodic", "--auto-compaction-retention=30m"}},
       apiserver(config)};
   ZoneProgram manager{"kube-controller-manager", {config.tool("kube-controller-manager")}};
   for (const auto& flag : identity("kube-controller-manager")) manager.argv.push_back(flag);
-  for (const auto& flag : {"--use-service-account-credentials=true", "--allocate-node-cidrs=false"}) manager.argv.emplace_back(flag);
+  for (const auto& flag : {"--use-service-account-credentials=true", "--allocate-node-cidrs=false"})
+    manager.argv.emplace_back(flag);
   manager.argv.push_back("--root-ca-file=" + pki + "ca.crt");
   manager.argv.push_back("--service-account-private-key-file=" + pki + "service-accounts.key");
   manager.argv.push_back("--cluster-signing-cert-file=" + pki + "ca.crt");
@@ -165,16 +187,21 @@ Result<std::string> bootstrap_manifests(const LabConfig& config, const Pki& pki,
   std::string ns(names::system_namespace);
   return R"(apiVersion: v1
 kind: Namespace
-metadata: {name: )" + ns + R"(}
+metadata: {name: )" +
+         ns + R"(}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: homeostat-lab-provider, namespace: )" + ns + R"(}
+metadata: {name: homeostat-lab-provider, namespace: )" +
+         ns + R"(}
 type: Opaque
 data:
-  endpoint: )" + base64("https://" + config.plan.host() + ":" + std::to_string(provider_port)) + R"(
-  token: )" + base64(provider_token) + R"(
-  ca.crt: )" + base64(pki.ca_pem()) + R"(
+  endpoint: )" +
+         base64("https://" + config.plan.host() + ":" + std::to_string(provider_port)) + R"(
+  token: )" +
+         base64(provider_token) + R"(
+  ca.crt: )" +
+         base64(pki.ca_pem()) + R"(
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -194,7 +221,8 @@ apiVersion: v1
 kind: Service
 metadata: {name: kube-dns, namespace: kube-system}
 spec:
-  clusterIP: )" + config.plan.dns_service() + R"(
+  clusterIP: )" +
+         config.plan.dns_service() + R"(
   ports:
   - {name: dns, port: 53, protocol: UDP}
   - {name: dns-tcp, port: 53, protocol: TCP}
@@ -207,7 +235,8 @@ metadata:
   labels: {kubernetes.io/service-name: kube-dns, endpointslice.kubernetes.io/managed-by: homeostat-lab}
 addressType: IPv4
 endpoints:
-- {addresses: [)" + config.plan.control_plane() + R"(], conditions: {ready: true}}
+- {addresses: [)" +
+         config.plan.control_plane() + R"(], conditions: {ready: true}}
 ports:
 - {name: dns, port: 53, protocol: UDP}
 - {name: dns-tcp, port: 53, protocol: TCP}

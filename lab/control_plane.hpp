@@ -1,5 +1,5 @@
-// The control plane as a zone: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, CoreDNS and a kube-proxy that gives
-// the host a way to services.
+// The control plane as a zone: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, CoreDNS and a kube-proxy
+// that gives the host a way to services.
 #pragma once
 
 #include <string>

@@ -17,24 +17,28 @@
 namespace homeostat::lab {
 namespace {
 
-// Folders of the host that only serve as mount points in machines. They go when they are empty and no other lab is up: removing
-// one would take the mount away from that lab's machines too.
+// Folders of the host that only serve as mount points in machines. They go when they are empty and no other lab is up:
+// removing one would take the mount away from that lab's machines too.
 void remove_mount_points() {
   for (const auto& name : list_folder("/run/netns"))
     if (name.ends_with("-" + std::string(control_plane_zone))) return;
-  for (const char* folder : {"/usr/lib/homeostat/nvml", "/usr/lib/homeostat", "/var/lib/kubelet", "/var/lib/cni"}) ::rmdir(folder);
+  for (const char* folder : {"/usr/lib/homeostat/nvml", "/usr/lib/homeostat", "/var/lib/kubelet", "/var/lib/cni"})
+    ::rmdir(folder);
 }
 
 void stop_supervisor(const LabConfig& config) {
   auto record = read_record(serve_record(config));
   if (!record || !alive(*record)) return;
   ::kill(record->pid, SIGTERM);
-  for (int tries = 0; tries < 100 && alive(*record); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int tries = 0; tries < 100 && alive(*record); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   if (alive(*record)) ::kill(record->pid, SIGKILL);
-  for (int tries = 0; tries < 100 && alive(*record); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int tries = 0; tries < 100 && alive(*record); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
-// All zones that this lab may ever have had: by record, by folder, by namespace. Each list may be incomplete after a crash.
+// All zones that this lab may ever have had: by record, by folder, by namespace. Each list may be incomplete after a
+// crash.
 std::set<std::string> known_zones(const LabConfig& config) {
   std::set<std::string> zones{std::string(control_plane_zone)};
   for (const auto& name : list_folder(config.path("zones")))
@@ -49,7 +53,9 @@ std::vector<std::string> legs(const LabConfig& config) {
   std::vector<std::string> found;
   for (const auto& name : list_folder("/sys/class/net")) {
     auto prefix = config.instance + "v";
-    if (name.starts_with(prefix) && name.size() > prefix.size() && name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) found.push_back(name);
+    if (name.starts_with(prefix) && name.size() > prefix.size() &&
+        name.find_first_not_of("0123456789", prefix.size()) == std::string::npos)
+      found.push_back(name);
   }
   return found;
 }
@@ -63,7 +69,8 @@ void end_zone(const LabConfig& config, const std::string& zone, DownReport& repo
     for (pid_t pid : pids) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  for (pid_t pid : processes_in_netns(config.netns(zone))) report.left.push_back("process " + std::to_string(pid) + " of the zone " + zone);
+  for (pid_t pid : processes_in_netns(config.netns(zone)))
+    report.left.push_back("process " + std::to_string(pid) + " of the zone " + zone);
 }
 
 void verify(const LabConfig& config, const std::set<std::string>& zones, DownReport& report) {
@@ -93,7 +100,8 @@ Result<DownReport> take_down(const LabConfig& config) {
     remove_cgroup(config.cgroup(zone));
   }
   remove_bridge(config);  // the legs go with their namespaces, which may take the kernel a moment
-  for (int tries = 0; tries < 100 && !legs(config).empty(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int tries = 0; tries < 100 && !legs(config).empty(); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (auto removed = remove_tree(config.state); !removed) report.left.push_back(removed.error().message);
   remove_mount_points();
   ::rmdir("/run/netns");
@@ -124,7 +132,9 @@ int down(const std::string& state, const std::string& instance) {
           return exit_refused;
         }
     if (exists(state) && !list_folder(state).empty() && !exists(state + "/zones")) {
-      std::fprintf(stderr, "homeostat-lab: %s holds no lab.json; it is not surely a lab's folder, so it is left alone\n", state.c_str());
+      std::fprintf(stderr,
+                   "homeostat-lab: %s holds no lab.json; it is not surely a lab's folder, so it is left alone\n",
+                   state.c_str());
       return exit_refused;
     }
   }

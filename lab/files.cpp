@@ -17,7 +17,8 @@ namespace {
 std::unexpected<Error> system_error(std::string_view what, const std::string& path) {
   int code = errno;
   auto kind = code == ENOENT ? ErrorKind::not_found : ErrorKind::internal;
-  std::string hint = code == ENOSPC ? ": the disk is full; free some space there" : std::string(": ") + std::strerror(code);
+  std::string hint =
+      code == ENOSPC ? ": the disk is full; free some space there" : std::string(": ") + std::strerror(code);
   return fail(kind, std::string("cannot ") + std::string(what) + " " + path + hint);
 }
 
@@ -90,7 +91,8 @@ bool exists(const std::string& path) {
 std::vector<std::string> list_folder(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }

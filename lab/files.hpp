@@ -1,4 +1,5 @@
-// The few things that the lab does with files, each with an Error that names the path. Used by one process at a time per file.
+// The few things that the lab does with files, each with an Error that names the path. Used by one process at a time
+// per file.
 #pragma once
 
 #include <string>
@@ -18,9 +19,9 @@ Result<void> write_file(const std::string& path, std::string_view text, unsigned
 
 Result<void> append_file(const std::string& path, std::string_view text);
 Result<void> make_folders(const std::string& path, unsigned mode = 0755);  // existing ones keep their mode
-bool exists(const std::string& path);                                     // follows symbolic links
-std::vector<std::string> list_folder(const std::string& path);            // sorted names; empty when there is none
-Result<void> remove_tree(const std::string& path);                        // never follows links; absent is success
-long long free_bytes(const std::string& path);                            // of the file system under the nearest existing parent; -1: unknown
+bool exists(const std::string& path);                                      // follows symbolic links
+std::vector<std::string> list_folder(const std::string& path);             // sorted names; empty when there is none
+Result<void> remove_tree(const std::string& path);                         // never follows links; absent is success
+long long free_bytes(const std::string& path);  // of the file system under the nearest existing parent; -1: unknown
 
 }  // namespace homeostat::lab

@@ -37,10 +37,14 @@ std::string templates(const LabConfig& config) { return config.cache + "/templat
 std::string builder_record(const LabConfig& config) { return templates(config) + "/builder.json"; }
 
 std::string builder_config(const std::string& folder) {
-  return "version = 2\nroot = \"" + folder + "/root\"\nstate = \"/run/containerd\"\n"
-         "disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.internal.v1.opt\", \"io.containerd.snapshotter.v1.btrfs\", "
-         "\"io.containerd.snapshotter.v1.devmapper\", \"io.containerd.snapshotter.v1.zfs\", \"io.containerd.snapshotter.v1.aufs\"]\n"
-         "[grpc]\n  address = \"" + folder + "/containerd.sock\"\n";
+  return "version = 2\nroot = \"" + folder +
+         "/root\"\nstate = \"/run/containerd\"\n"
+         "disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.internal.v1.opt\", "
+         "\"io.containerd.snapshotter.v1.btrfs\", "
+         "\"io.containerd.snapshotter.v1.devmapper\", \"io.containerd.snapshotter.v1.zfs\", "
+         "\"io.containerd.snapshotter.v1.aufs\"]\n"
+         "[grpc]\n  address = \"" +
+         folder + "/containerd.sock\"\n";
 }
 
 Result<void> import_images(const LabConfig& config, const std::string& folder, const std::vector<Image>& images,
@@ -50,26 +54,29 @@ Result<void> import_images(const LabConfig& config, const std::string& folder, c
   spec.name = "template-builder";
   spec.record = builder_record(config);
   spec.folder = folder;
-  spec.mounts = {{ZoneMount::Kind::tmpfs, "", "/run", false}};  // mounts and state of the import stay in the zone and go with it
+  spec.mounts = {
+      {ZoneMount::Kind::tmpfs, "", "/run", false}};  // mounts and state of the import stay in the zone and go with it
   spec.programs = {{"containerd", {"/usr/bin/containerd", "--config", folder + "/containerd.toml"}}};
   if (auto started = start_zone(config.program, spec); !started) return started;
   auto socket = folder + "/containerd.sock";
   Result<void> result;
-  for (int tries = 0; tries < 200 && !io::run_ok({"ctr", "--address", socket, "version"}, {.timeout = Duration(2'000)}); ++tries)
+  for (int tries = 0; tries < 200 && !io::run_ok({"ctr", "--address", socket, "version"}, {.timeout = Duration(2'000)});
+       ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   for (const auto& image : images) {
     say("importing the image " + image.name + " (" + std::to_string(image.bytes >> 20) + " MiB)");
-    auto done = io::run_ok({"ctr", "--address", socket, "-n", "k8s.io", "images", "import", image.file}, {.timeout = Duration(600'000)});
+    auto done = io::run_ok({"ctr", "--address", socket, "-n", "k8s.io", "images", "import", image.file},
+                           {.timeout = Duration(600'000)});
     if (!done) result = std::unexpected(done.error());
     if (!done) break;
   }
-  // containerd writes its databases when it ends in good order; a kill could lose the last import.
-  if (auto record = read_record(builder_record(config)); record && result) (void)io::run({"sync", "-f", folder});
+  // Its databases are transactional (bolt), so that killing it loses nothing that an import has finished.
   auto killed = kill_zone(builder_record(config));
   return !result ? result : killed;
 }
 
-Result<std::string> build_template(const LabConfig& config, const std::vector<Image>& base, const std::vector<Image>& added,
+Result<std::string> build_template(const LabConfig& config, const std::vector<Image>& base,
+                                   const std::vector<Image>& added,
                                    const std::function<void(const std::string&)>& say) {
   std::vector<Image> all = base;
   all.insert(all.end(), added.begin(), added.end());
@@ -90,15 +97,34 @@ Result<std::string> build_template(const LabConfig& config, const std::vector<Im
     if (auto written = write_file(work + "/base", under + "\n"); !written) return std::unexpected(written.error());
   }
   if (auto imported = import_images(config, work, added, say); !imported) return std::unexpected(imported.error());
-  if (::rename(work.c_str(), target.c_str()) != 0) return fail(ErrorKind::internal, "cannot rename " + work + " to " + target);
+  if (::rename(work.c_str(), target.c_str()) != 0)
+    return fail(ErrorKind::internal, "cannot rename " + work + " to " + target);
   return target;
+}
+
+// Labs of other state folders share the templates: one builder at a time, and the second finds the first one's result.
+// Closing the descriptor unlocks.
+Result<int> lock_templates(const LabConfig& config) {
+  if (auto made = make_folders(templates(config)); !made) return std::unexpected(made.error());
+  int lock = ::open((templates(config) + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock >= 0 && ::flock(lock, LOCK_EX) == 0) return lock;
+  if (lock >= 0) ::close(lock);
+  return fail(ErrorKind::internal, "cannot lock " + templates(config));
+}
+
+std::pair<std::vector<Image>, std::vector<Image>> by_size(const std::vector<Image>& images) {
+  std::pair<std::vector<Image>, std::vector<Image>> big_and_small;
+  for (const auto& image : images)
+    (image.bytes >= big_image_bytes ? big_and_small.first : big_and_small.second).push_back(image);
+  return big_and_small;
 }
 
 // What may be linked: a whole layer or a blob. Both are written once, under a name that never gets other content.
 bool linkable(const fs::path& relative) {
   auto text = relative.string();
   auto parent = relative.parent_path().string();
-  return parent == "io.containerd.snapshotter.v1.overlayfs/snapshots" || parent.starts_with("io.containerd.content.v1.content/blobs/sha");
+  return parent == "io.containerd.snapshotter.v1.overlayfs/snapshots" ||
+         parent.starts_with("io.containerd.content.v1.content/blobs/sha");
 }
 
 }  // namespace
@@ -106,7 +132,8 @@ bool linkable(const fs::path& relative) {
 Result<std::vector<Image>> parse_images(std::string_view text) {
   boost::system::error_code error;
   auto parsed = json::parse(text, error);
-  if (error || !parsed.is_array()) return fail(ErrorKind::invalid, "the list of images is not a JSON array; build it again with scripts/build-images");
+  if (error || !parsed.is_array())
+    return fail(ErrorKind::invalid, "the list of images is not a JSON array; build it again with scripts/build-images");
   std::vector<Image> images;
   for (const auto& item : parsed.get_array()) {
     auto* object = item.if_object();
@@ -116,7 +143,9 @@ Result<std::vector<Image>> parse_images(std::string_view text) {
     };
     Image image{field("name"), field("file"), field("id")};
     if (image.name.empty() || image.id.empty() || image.file.empty() || image.file.find('/') != std::string::npos)
-      return fail(ErrorKind::invalid, "an entry of the list of images lacks its name, file or id; build it again with scripts/build-images");
+      return fail(
+          ErrorKind::invalid,
+          "an entry of the list of images lacks its name, file or id; build it again with scripts/build-images");
     images.push_back(std::move(image));
   }
   std::sort(images.begin(), images.end(), [](const Image& a, const Image& b) { return a.name < b.name; });
@@ -125,14 +154,16 @@ Result<std::vector<Image>> parse_images(std::string_view text) {
 
 Result<std::vector<Image>> read_images(const std::string& folder) {
   auto text = read_file(folder + "/images.json");
-  if (!text) return fail(ErrorKind::not_found, "there are no images in " + folder + "; build them with scripts/build-images");
+  if (!text)
+    return fail(ErrorKind::not_found, "there are no images in " + folder + "; build them with scripts/build-images");
   auto images = parse_images(*text);
   if (!images) return images;
   for (auto& image : *images) {
     image.file = folder + "/" + image.file;
     struct stat info;
     if (::stat(image.file.c_str(), &info) != 0)
-      return fail(ErrorKind::not_found, "the image " + image.file + " is missing; build it again with scripts/build-images");
+      return fail(ErrorKind::not_found,
+                  "the image " + image.file + " is missing; build it again with scripts/build-images");
     image.bytes = info.st_size;
   }
   return images;
@@ -140,16 +171,25 @@ Result<std::vector<Image>> read_images(const std::string& folder) {
 
 Result<std::string> ensure_template(const LabConfig& config, const std::vector<Image>& images,
                                     const std::function<void(const std::string&)>& say) {
-  if (auto made = make_folders(templates(config)); !made) return std::unexpected(made.error());
-  // Labs of other state folders share the templates: one builder at a time, and the second finds the first one's result.
-  int lock = ::open((templates(config) + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0 || ::flock(lock, LOCK_EX) != 0) return fail(ErrorKind::internal, "cannot lock " + templates(config));
-  std::vector<Image> big, small;
-  for (const auto& image : images) (image.bytes >= big_image_bytes ? big : small).push_back(image);
+  auto lock = lock_templates(config);
+  if (!lock) return std::unexpected(lock.error());
+  auto [big, small] = by_size(images);
   clear_template_builds(config);
   auto built = small.empty() ? build_template(config, {}, big, say) : build_template(config, big, small, say);
-  ::close(lock);
+  ::close(*lock);
   return built;
+}
+
+void prune_templates(const LabConfig& config, const std::vector<Image>& images) {
+  auto lock = lock_templates(config);
+  if (!lock) return;
+  auto [big, small] = by_size(images);
+  auto all = big;
+  all.insert(all.end(), small.begin(), small.end());
+  for (const auto& name : list_folder(templates(config)))
+    if (name != key_of(all) && name != key_of(big) && exists(templates(config) + "/" + name + "/root"))
+      (void)remove_tree(templates(config) + "/" + name);
+  ::close(*lock);
 }
 
 Result<void> clone_root(const std::string& from, const std::string& to) {

@@ -1,6 +1,7 @@
-// Image templates: containerd roots into which the images were imported once. A machine's root is cloned from one in milliseconds:
-// databases are copied, layers and blobs are symbolic links into the template, which is never written again.
-// Big images (hundreds of megabytes) form a template of their own, so that a changed small one is imported in about a second.
+// Image templates: containerd roots into which the images were imported once. A machine's root is cloned from one in
+// milliseconds: databases are copied, layers and blobs are symbolic links into the template, which is never written
+// again. Big images (hundreds of megabytes) form a template of their own, so that a changed small one is imported in
+// about a second.
 #pragma once
 
 #include <functional>
@@ -30,6 +31,9 @@ Result<std::string> ensure_template(const LabConfig& config, const std::vector<I
 
 // `to` must not exist. Afterwards containerd can use it as its root.
 Result<void> clone_root(const std::string& from, const std::string& to);
+
+// Removes templates that these images do not need. Only for when no lab is up: machines live on their templates.
+void prune_templates(const LabConfig& config, const std::vector<Image>& images);
 
 // Ends what a killed build left running and removes half-made templates.
 void clear_template_builds(const LabConfig& config);

@@ -11,10 +11,12 @@ using namespace homeostat;
 using namespace homeostat::lab;
 
 TEST_CASE("the list of images is read, wrong ones are refused") {
-  auto images = parse_images(R"([{"name":"localhost/b:1","file":"b.tar","id":"sha256:2"},{"name":"localhost/a:1","file":"a.tar","id":"sha256:1"}])");
+  auto images = parse_images(
+      R"([{"name":"localhost/b:1","file":"b.tar","id":"sha256:2"},{"name":"localhost/a:1","file":"a.tar","id":"sha256:1"}])");
   REQUIRE(images);
   CHECK((*images)[0].name == "localhost/a:1");  // sorted: the order in the file does not matter
-  for (const char* bad : {"", "{}", "[1]", R"([{"name":"a","file":"a.tar"}])", R"([{"name":"a","file":"../x","id":"i"}])"}) {
+  for (const char* bad :
+       {"", "{}", "[1]", R"([{"name":"a","file":"a.tar"}])", R"([{"name":"a","file":"../x","id":"i"}])"}) {
     CAPTURE(bad);
     auto refused = parse_images(bad);
     REQUIRE_FALSE(refused);
@@ -31,7 +33,8 @@ TEST_CASE("the list of images is read, wrong ones are refused") {
 TEST_CASE("a clone copies databases and links layers and blobs") {
   auto folder = "/tmp/images-test-" + random_hex(8);
   auto from = folder + "/root", to = folder + "/clone";
-  std::string snapshots = "/io.containerd.snapshotter.v1.overlayfs/snapshots", blobs = "/io.containerd.content.v1.content/blobs/sha256";
+  std::string snapshots = "/io.containerd.snapshotter.v1.overlayfs/snapshots",
+              blobs = "/io.containerd.content.v1.content/blobs/sha256";
   REQUIRE(make_folders(from + snapshots + "/1/fs"));
   REQUIRE(make_folders(from + blobs));
   REQUIRE(make_folders(from + "/io.containerd.metadata.v1.bolt"));
@@ -56,6 +59,18 @@ TEST_CASE("a clone copies databases and links layers and blobs") {
   CHECK(remove_tree(to));  // removes links, never what they lead to
   CHECK(*read_file(from + snapshots + "/1/fs/file") == "layer");
   CHECK(remove_tree(folder));
+}
+
+TEST_CASE("pruning keeps what the images need, and half-made folders for the builder to judge") {
+  LabConfig config;
+  config.cache = "/tmp/prune-test-" + random_hex(8);
+  std::vector<Image> images{{"localhost/a:1", "a.tar", "sha256:1", 1}};
+  REQUIRE(make_folders(config.cache + "/templates/0123456789abcdef/root"));
+  REQUIRE(make_folders(config.cache + "/templates/unfinished"));
+  prune_templates(config, images);
+  CHECK_FALSE(exists(config.cache + "/templates/0123456789abcdef"));
+  CHECK(exists(config.cache + "/templates/unfinished"));
+  CHECK(remove_tree(config.cache));
 }
 
 TEST_CASE("progress is told once, in the order of the steps") {

@@ -18,27 +18,50 @@ namespace {
 
 constexpr const char* driver_version = "550.144.03";
 // Where an HGX board's eight GPUs sit, then eight more.
-constexpr int buses[] = {0x17, 0x3d, 0x60, 0x70, 0x98, 0xbb, 0xdd, 0xed, 0x18, 0x3e, 0x61, 0x71, 0x99, 0xbc, 0xde, 0xee};
+constexpr int buses[] = {0x17, 0x3d, 0x60, 0x70, 0x98, 0xbb, 0xdd, 0xed,
+                         0x18, 0x3e, 0x61, 0x71, 0x99, 0xbc, 0xde, 0xee};
 constexpr int error_priority = 3, notice_priority = 5, info_priority = 6;  // facility kernel (0), so the level alone
 
 // The driver's words after the code. Sources: NVIDIA's XID catalogue and driver logs quoted in bug reports.
 std::string_view xid_text(int xid) {
   switch (xid) {
-    case 13: return "pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 2, TPC 1, SM 0): Out Of Range Address";
-    case 31: return "pid=4242, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f2a_10000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ";
-    case 43: return "pid=4242, name=python3, Ch 00000008";
-    case 45: return "pid=4242, name=python3, Ch 00000008";
-    case 48: return "pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 2, subpartition 1.";
-    case 63: return "pid='<unknown>', name=<unknown>, Row Remapper: New row (0x0000000012345678) marked for remapping, reset gpu to activate.";
-    case 64: return "pid='<unknown>', name=<unknown>, Row Remapper: Error writing new remapping entry";
-    case 74: return "pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 4(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)";
-    case 79: return "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
-    case 92: return "pid='<unknown>', name=<unknown>, High single-bit ECC error rate";
-    case 94: return "pid=4242, name=python3, Contained: CE User Channel (0x9). RST: No, D-RST: No";
-    case 95: return "pid='<unknown>', name=<unknown>, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No";
-    case 119: return "pid=4242, name=python3, Timeout after 45s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20802a02 0x8).";
-    case 120: return "pid='<unknown>', name=<unknown>, GSP task exception: load access page fault (cause:0xd) @ pc:0x1a2b3c, partition:4#0, task:3";
-    default: return "pid='<unknown>', name=<unknown>, Ch 00000000";
+    case 13:
+      return "pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 2, TPC 1, SM 0): Out Of Range "
+             "Address";
+    case 31:
+      return "pid=4242, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ "
+             "0x7f2a_10000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ";
+    case 43:
+      return "pid=4242, name=python3, Ch 00000008";
+    case 45:
+      return "pid=4242, name=python3, Ch 00000008";
+    case 48:
+      return "pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU in the "
+             "framebuffer at partition 2, subpartition 1.";
+    case 63:
+      return "pid='<unknown>', name=<unknown>, Row Remapper: New row (0x0000000012345678) marked for remapping, reset "
+             "gpu to activate.";
+    case 64:
+      return "pid='<unknown>', name=<unknown>, Row Remapper: Error writing new remapping entry";
+    case 74:
+      return "pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 4(0x10000, 0x0, 0x0, 0x0, 0x0, "
+             "0x0, 0x0)";
+    case 79:
+      return "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
+    case 92:
+      return "pid='<unknown>', name=<unknown>, High single-bit ECC error rate";
+    case 94:
+      return "pid=4242, name=python3, Contained: CE User Channel (0x9). RST: No, D-RST: No";
+    case 95:
+      return "pid='<unknown>', name=<unknown>, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No";
+    case 119:
+      return "pid=4242, name=python3, Timeout after 45s of waiting for RPC response from GPU0 GSP! Expected function "
+             "76 (GSP_RM_CONTROL) (0x20802a02 0x8).";
+    case 120:
+      return "pid='<unknown>', name=<unknown>, GSP task exception: load access page fault (cause:0xd) @ pc:0x1a2b3c, "
+             "partition:4#0, task:3";
+    default:
+      return "pid='<unknown>', name=<unknown>, Ch 00000000";
   }
 }
 
@@ -75,7 +98,8 @@ std::vector<std::string> known_uuids(const std::string& nvml_path) {
   auto* gpus = !error && parsed.is_object() ? parsed.get_object().if_contains("gpus") : nullptr;
   if (gpus == nullptr || !gpus->is_array()) return uuids;
   for (const auto& gpu : gpus->get_array())
-    if (auto* uuid = gpu.is_object() ? gpu.get_object().if_contains("uuid") : nullptr; uuid != nullptr && uuid->is_string())
+    if (auto* uuid = gpu.is_object() ? gpu.get_object().if_contains("uuid") : nullptr;
+        uuid != nullptr && uuid->is_string())
       uuids.emplace_back(uuid->get_string());
   return uuids;
 }
@@ -115,8 +139,9 @@ std::string gpu_address(int index) {
 
 std::vector<KernelLine> xid_lines(int xid, int device, std::string_view uuid) {
   auto place = short_address(device);
-  std::vector<KernelLine> lines{{notice_priority, "NVRM: GPU at PCI:" + place + ": " + std::string(uuid)},
-                                {error_priority, "NVRM: Xid (PCI:" + place + "): " + std::to_string(xid) + ", " + std::string(xid_text(xid))}};
+  std::vector<KernelLine> lines{
+      {notice_priority, "NVRM: GPU at PCI:" + place + ": " + std::string(uuid)},
+      {error_priority, "NVRM: Xid (PCI:" + place + "): " + std::to_string(xid) + ", " + std::string(xid_text(xid))}};
   if (xid == 79) {
     lines.push_back({error_priority, "NVRM: GPU " + gpu_address(device) + ": GPU has fallen off the bus."});
     lines.push_back({error_priority, "NVRM: A GPU crash dump has been created. If possible, please run"});
@@ -129,8 +154,14 @@ std::vector<KernelLine> xid_lines(int xid, int device, std::string_view uuid) {
 std::string healthy_gpus(const std::vector<std::string>& uuids) {
   json::array gpus;
   for (size_t i = 0; i < uuids.size(); ++i)
-    gpus.push_back(json::object{{"index", i}, {"uuid", uuids[i]}, {"pci", gpu_address(static_cast<int>(i))}, {"state", "ok"},
-                                {"ecc_uncorrected", 0}, {"ecc_corrected", 0}, {"utilization", "job"}, {"temperature_c", 40},
+    gpus.push_back(json::object{{"index", i},
+                                {"uuid", uuids[i]},
+                                {"pci", gpu_address(static_cast<int>(i))},
+                                {"state", "ok"},
+                                {"ecc_uncorrected", 0},
+                                {"ecc_corrected", 0},
+                                {"utilization", "job"},
+                                {"temperature_c", 40},
                                 {"recovery_action", 0}});
   return json::serialize(json::object{{"driver", driver_version}, {"gpus", gpus}}) + "\n";
 }
@@ -139,10 +170,12 @@ Result<std::string> after_xid(std::string_view nvml_json, int xid, int device) {
   boost::system::error_code error;
   auto parsed = json::parse(nvml_json, error);
   auto* gpus = !error && parsed.is_object() ? parsed.get_object().if_contains("gpus") : nullptr;
-  if (gpus == nullptr || !gpus->is_array()) return fail(ErrorKind::invalid, "the machine's nvml.json has a wrong shape");
+  if (gpus == nullptr || !gpus->is_array())
+    return fail(ErrorKind::invalid, "the machine's nvml.json has a wrong shape");
   auto& list = gpus->get_array();
   if (device < 0 || static_cast<size_t>(device) >= list.size())
-    return fail(ErrorKind::not_found, "the machine has no GPU " + std::to_string(device) + "; it has " + std::to_string(list.size()));
+    return fail(ErrorKind::not_found,
+                "the machine has no GPU " + std::to_string(device) + "; it has " + std::to_string(list.size()));
   auto& gpu = list[static_cast<size_t>(device)].as_object();
   auto raise = [&gpu](const char* key, std::int64_t by) {
     auto* old = gpu.if_contains(key);
@@ -166,7 +199,9 @@ Result<void> begin_boot(const std::string& run_folder, int gpus) {
   if (auto written = write_file(run_folder + "/boot_id", random_uuid() + "\n"); !written) return written;
   if (auto written = write_file(run_folder + "/nvml.json", healthy_gpus(uuids)); !written) return written;
   std::vector<KernelLine> lines{{notice_priority, "Linux version 6.1.0 (homeostat-lab)"}};
-  if (gpus > 0) lines.push_back({notice_priority, std::string("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  ") + driver_version});
+  if (gpus > 0)
+    lines.push_back(
+        {notice_priority, std::string("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  ") + driver_version});
   for (int i = 0; i < gpus; ++i)
     lines.push_back({info_priority, "nvidia " + gpu_address(i) + ": enabling device (0000 -> 0002)"});
   return append_lines(run_folder, lines);

@@ -25,7 +25,8 @@ TEST_CASE("an XID is told in the driver's words, of the right GPU") {
   auto lines = xid_lines(79, 1, "GPU-u");
   REQUIRE(lines.size() >= 3);
   CHECK(lines[0].text == "NVRM: GPU at PCI:0000:3d:00: GPU-u");
-  CHECK(lines[1].text == "NVRM: Xid (PCI:0000:3d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
+  CHECK(lines[1].text ==
+        "NVRM: Xid (PCI:0000:3d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
   for (const auto& line : lines) CHECK(line.priority <= 7);  // facility kernel
   CHECK(xid_lines(48, 0, "u").size() == 2);
   CHECK(xid_lines(998, 0, "u")[1].text.find("): 998, ") != std::string::npos);

@@ -34,7 +34,8 @@ bool serve_runs(const LabConfig& config);
 int status(const std::string& state, bool as_json);
 
 // The provider's API from the command line. body: "" for none.
-Result<std::string> call_provider(const LabConfig& config, const std::string& method, const std::string& path, const std::string& body);
+Result<std::string> call_provider(const LabConfig& config, const std::string& method, const std::string& path,
+                                  const std::string& body);
 
 // Brings images (those of `folder`) into the machines that run and into those that will be made.
 Result<void> load_images(LabConfig config, const std::string& folder);

@@ -36,13 +36,15 @@ Result<void> write_machine_files(const LabConfig& config, const Pki& pki, const 
   serving.server = true;
   if (auto made = pki.certificate(folder + "/pki/kubelet", serving); !made) return made;
   if (auto made = pki.kubeconfig(config, folder + "/pki/kubelet.kubeconfig", node, "system:nodes"); !made) return made;
-  if (auto made = pki.kubeconfig(config, folder + "/pki/kube-proxy.kubeconfig", "system:kube-proxy", ""); !made) return made;
+  if (auto made = pki.kubeconfig(config, folder + "/pki/kube-proxy.kubeconfig", "system:kube-proxy", ""); !made)
+    return made;
   const std::pair<const char*, std::string> files[] = {
       {"/pki/ca.crt", pki.ca_pem()},
       {"/containerd.toml", containerd_config(config)},
       {"/cni/net.d/10-lab.conflist", cni_config(config, machine.number)},
       {"/kubelet.yaml", kubelet_config(config, machine.order)},
-      {"/kube-proxy.yaml", kube_proxy_config(config, machine.order.name, std::string(inside) + "/pki/kube-proxy.kubeconfig")},
+      {"/kube-proxy.yaml",
+       kube_proxy_config(config, machine.order.name, std::string(inside) + "/pki/kube-proxy.kubeconfig")},
       {"/resolv.conf", "nameserver " + config.plan.dns_service() + "\n"},
   };
   for (const auto& [name, text] : files)
@@ -56,8 +58,10 @@ Result<void> write_machine_files(const LabConfig& config, const Pki& pki, const 
 
 std::string containerd_config(const LabConfig&) {
   std::string in = inside;
-  return "version = 2\nroot = \"" + in + "/containerd\"\nstate = \"/run/containerd\"\n"
-         "disabled_plugins = [\"io.containerd.internal.v1.opt\", \"io.containerd.snapshotter.v1.btrfs\", \"io.containerd.snapshotter.v1.devmapper\", "
+  return "version = 2\nroot = \"" + in +
+         "/containerd\"\nstate = \"/run/containerd\"\n"
+         "disabled_plugins = [\"io.containerd.internal.v1.opt\", \"io.containerd.snapshotter.v1.btrfs\", "
+         "\"io.containerd.snapshotter.v1.devmapper\", "
          "\"io.containerd.snapshotter.v1.zfs\", \"io.containerd.snapshotter.v1.aufs\"]\n"
          "[grpc]\n  address = \"/run/containerd/containerd.sock\"\n"
          "[plugins.\"io.containerd.grpc.v1.cri\"]\n"
@@ -67,17 +71,21 @@ std::string containerd_config(const LabConfig&) {
          "  restrict_oom_score_adj = true\n"
          "  disable_tcp_service = true\n"
          "[plugins.\"io.containerd.grpc.v1.cri\".cni]\n"
-         "  bin_dir = \"/usr/lib/cni\"\n  conf_dir = \"" + in + "/cni/net.d\"\n"
+         "  bin_dir = \"/usr/lib/cni\"\n  conf_dir = \"" +
+         in +
+         "/cni/net.d\"\n"
          "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n"
          "  runtime_type = \"io.containerd.runc.v2\"\n"
          "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n"
          "  SystemdCgroup = false\n";
 }
 
-// ptp and not bridge: between two pods of one machine every packet is routed, so that a Service's address is translated back too.
+// ptp and not bridge: between two pods of one machine every packet is routed, so that a Service's address is translated
+// back too.
 std::string cni_config(const LabConfig& config, int number) {
   return R"({"cniVersion":"0.4.0","name":"lab","plugins":[{"type":"ptp","ipMasq":false,"ipam":{"type":"host-local","dataDir":"/var/lib/cni/networks","ranges":[[{"subnet":")" +
-         to_string(config.plan.pods_of(number)) + R"("}]],"routes":[{"dst":"0.0.0.0/0"}]}},{"type":"portmap","capabilities":{"portMappings":true}}]})" + "\n";
+         to_string(config.plan.pods_of(number)) +
+         R"("}]],"routes":[{"dst":"0.0.0.0/0"}]}},{"type":"portmap","capabilities":{"portMappings":true}}]})" + "\n";
 }
 
 std::string kubelet_config(const LabConfig& config, const MachineOrder& order) {
@@ -87,17 +95,22 @@ kind: KubeletConfiguration
 authentication:
   anonymous: {enabled: false}
   webhook: {enabled: true}
-  x509: {clientCAFile: )" + in + R"(/pki/ca.crt}
+  x509: {clientCAFile: )" +
+                     in + R"(/pki/ca.crt}
 authorization: {mode: Webhook}
-tlsCertFile: )" + in + R"(/pki/kubelet.crt
-tlsPrivateKeyFile: )" + in + R"(/pki/kubelet.key
+tlsCertFile: )" + in +
+                     R"(/pki/kubelet.crt
+tlsPrivateKeyFile: )" +
+                     in + R"(/pki/kubelet.key
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 cgroupDriver: cgroupfs
-cgroupRoot: )" + config.cgroup(order.name) + R"(
+cgroupRoot: )" + config.cgroup(order.name) +
+                     R"(
 failCgroupV1: false
 enforceNodeAllocatable: []
 failSwapOn: false
-clusterDNS: [)" + config.plan.dns_service() + R"(]
+clusterDNS: [)" + config.plan.dns_service() +
+                     R"(]
 clusterDomain: cluster.local
 resolvConf: )" + in + R"(/resolv.conf
 podLogsDir: /var/log/pods
@@ -118,8 +131,9 @@ crashLoopBackOff: {maxContainerRestartPeriod: 2s}
     auto colon = taint.rfind(':');
     auto pair = taint.substr(0, colon);
     auto equals = pair.find('=');
-    text += "- {key: \"" + pair.substr(0, equals) + "\", value: \"" + (equals == std::string::npos ? "" : pair.substr(equals + 1)) +
-            "\", effect: " + taint.substr(colon + 1) + "}\n";
+    text += "- {key: \"" + pair.substr(0, equals) + "\", value: \"" +
+            (equals == std::string::npos ? "" : pair.substr(equals + 1)) + "\", effect: " + taint.substr(colon + 1) +
+            "}\n";
   }
   return text;
 }
@@ -147,7 +161,8 @@ ZoneSpec machine_spec(const LabConfig& config, const Machine& machine) {
                  {Kind::bind, folder + "/cni", "/var/lib/cni", false},
                  {Kind::bind, folder + "/run/boot_id", "/proc/sys/kernel/random/boot_id", true}};
   if (exists("/etc/machine-id")) spec.mounts.push_back({Kind::bind, folder + "/machine-id", "/etc/machine-id", true});
-  if (!config.nvml.empty()) spec.mounts.push_back({Kind::bind, config.nvml.substr(0, config.nvml.rfind('/')), "/usr/lib/homeostat/nvml", true});
+  if (!config.nvml.empty())
+    spec.mounts.push_back({Kind::bind, config.nvml.substr(0, config.nvml.rfind('/')), "/usr/lib/homeostat/nvml", true});
   // Device 1:3 is /dev/null: what a fake GPU has to do.
   for (int i = 0; i < machine.order.gpus; ++i) spec.devices.push_back({"nvidia" + std::to_string(i), 1, 3});
   if (machine.order.gpus > 0) spec.devices.push_back({"nvidiactl", 1, 3});
@@ -155,9 +170,9 @@ ZoneSpec machine_spec(const LabConfig& config, const Machine& machine) {
   spec.programs = {
       {"containerd", {"/usr/bin/containerd", "--config", in + "/containerd.toml"}},
       {"kubelet",
-       {config.tool("kubelet"), "--config=" + in + "/kubelet.yaml", "--kubeconfig=" + in + "/pki/kubelet.kubeconfig", "--hostname-override=" + name,
-        "--node-ip=" + config.plan.machine(machine.number), "--root-dir=/var/lib/kubelet", "--cert-dir=" + in + "/pki",
-        "--node-labels=" + node_labels(machine.order)},
+       {config.tool("kubelet"), "--config=" + in + "/kubelet.yaml", "--kubeconfig=" + in + "/pki/kubelet.kubeconfig",
+        "--hostname-override=" + name, "--node-ip=" + config.plan.machine(machine.number),
+        "--root-dir=/var/lib/kubelet", "--cert-dir=" + in + "/pki", "--node-labels=" + node_labels(machine.order)},
        {},
        socket},
       {"kube-proxy", {config.tool("kube-proxy"), "--config=" + in + "/kube-proxy.yaml"}}};
@@ -169,7 +184,8 @@ bool machine_runs(const LabConfig& config, std::string_view name) {
   return record && alive(*record);
 }
 
-Result<void> make_machine(const LabConfig& config, const Pki& pki, const Machine& machine, const std::string& template_root) {
+Result<void> make_machine(const LabConfig& config, const Pki& pki, const Machine& machine,
+                          const std::string& template_root) {
   const auto& name = machine.order.name;
   if (machine_runs(config, name)) return {};
   auto folder = config.machine(name);
@@ -179,7 +195,8 @@ Result<void> make_machine(const LabConfig& config, const Pki& pki, const Machine
     auto part = folder + "/containerd.part";  // renamed when whole: a half clone is never used
     if (auto removed = remove_tree(part); !removed) return removed;
     if (auto cloned = clone_root(template_root, part); !cloned) return cloned;
-    if (::rename(part.c_str(), (folder + "/containerd").c_str()) != 0) return fail(ErrorKind::internal, "cannot rename " + part);
+    if (::rename(part.c_str(), (folder + "/containerd").c_str()) != 0)
+      return fail(ErrorKind::internal, "cannot rename " + part);
   }
   if (auto begun = begin_boot(folder + "/run", machine.order.gpus); !begun) return begun;
   remove_cgroup(config.cgroup(name));

@@ -16,8 +16,10 @@ std::string cni_config(const LabConfig& config, int number);
 std::string kubelet_config(const LabConfig& config, const MachineOrder& order);
 ZoneSpec machine_spec(const LabConfig& config, const Machine& machine);
 
-// Files, network, cgroup, and a zone that runs; what is there already is kept. template_root: the containerd root to clone.
-Result<void> make_machine(const LabConfig& config, const Pki& pki, const Machine& machine, const std::string& template_root);
+// Files, network, cgroup, and a zone that runs; what is there already is kept. template_root: the containerd root to
+// clone.
+Result<void> make_machine(const LabConfig& config, const Pki& pki, const Machine& machine,
+                          const std::string& template_root);
 bool machine_runs(const LabConfig& config, std::string_view name);
 // Returns once every process of the machine is dead: milliseconds.
 Result<void> fence_machine(const LabConfig& config, std::string_view name);

@@ -41,8 +41,9 @@ bool taint(std::string_view text) {
 json::object order_object(const MachineOrder& order) {
   json::object labels;
   for (const auto& [key, value] : order.labels) labels[key] = value;
-  return {{"token", order.token}, {"name", order.name}, {"pool", order.pool}, {"gpus", order.gpus}, {"labels", labels},
-          {"taints", json::array(order.taints.begin(), order.taints.end())}};
+  return {{"token", order.token}, {"name", order.name},
+          {"pool", order.pool},   {"gpus", order.gpus},
+          {"labels", labels},     {"taints", json::array(order.taints.begin(), order.taints.end())}};
 }
 
 // Throws on a wrong shape; the callers turn that into an Error.
@@ -53,7 +54,8 @@ MachineOrder order_from(const json::object& object) {
   if (auto* pool = object.if_contains("pool")) order.pool = std::string(pool->as_string());
   if (auto* gpus = object.if_contains("gpus")) order.gpus = gpus->to_number<int>();
   if (auto* labels = object.if_contains("labels"))
-    for (const auto& [key, value] : labels->as_object()) order.labels[std::string(key)] = std::string(value.as_string());
+    for (const auto& [key, value] : labels->as_object())
+      order.labels[std::string(key)] = std::string(value.as_string());
   if (auto* taints = object.if_contains("taints"))
     for (const auto& item : taints->as_array()) order.taints.emplace_back(item.as_string());
   return order;
@@ -69,10 +71,14 @@ std::optional<MachineState> parse_state(std::string_view text) {
 
 std::string_view to_string(MachineState state) {
   switch (state) {
-    case MachineState::creating: return "Creating";
-    case MachineState::running: return "Running";
-    case MachineState::deleting: return "Deleting";
-    case MachineState::failed: return "Failed";
+    case MachineState::creating:
+      return "Creating";
+    case MachineState::running:
+      return "Running";
+    case MachineState::deleting:
+      return "Deleting";
+    case MachineState::failed:
+      return "Failed";
   }
   return "Failed";
 }
@@ -80,27 +86,41 @@ std::string_view to_string(MachineState state) {
 std::optional<std::string> problem_with(const MachineOrder& order) {
   if (order.token.empty() || order.token.size() > text_limit) return "the token must have 1 to 253 characters";
   if (!dns_label(order.name, name_limit))
-    return "the name '" + order.name.substr(0, 80) + "' must be 1 to 40 lower-case letters, digits and '-', beginning and ending with a letter or digit";
+    return "the name '" + order.name.substr(0, 80) +
+           "' must be 1 to 40 lower-case letters, digits and '-', beginning and ending with a letter or digit";
   if (order.name == "control-plane") return std::string("the name 'control-plane' is the lab's own; choose another");
-  if (!order.pool.empty() && !dns_label(order.pool, name_limit)) return "the pool '" + order.pool.substr(0, 80) + "' must be a name like 'gpu-pool'";
+  if (!order.pool.empty() && !dns_label(order.pool, name_limit))
+    return "the pool '" + order.pool.substr(0, 80) + "' must be a name like 'gpu-pool'";
   if (order.gpus < 0 || order.gpus > gpu_limit) return "gpus must be 0 to 16";
-  if (order.labels.size() > list_limit || order.taints.size() > list_limit) return "at most 64 labels and 64 taints are possible";
+  if (order.labels.size() > list_limit || order.taints.size() > list_limit)
+    return "at most 64 labels and 64 taints are possible";
   for (const auto& [key, value] : order.labels)
     if (key.empty() || !label_text(key, true) || value.size() > 63 || !label_text(value, false))
       return "the label '" + key.substr(0, 80) + "=" + value.substr(0, 80) + "' is not a Kubernetes label";
   for (const auto& text : order.taints)
-    if (!taint(text)) return "the taint '" + text.substr(0, 80) + "' must be key=value:Effect with NoSchedule, PreferNoSchedule or NoExecute";
+    if (!taint(text))
+      return "the taint '" + text.substr(0, 80) +
+             "' must be key=value:Effect with NoSchedule, PreferNoSchedule or NoExecute";
   return std::nullopt;
 }
 
 std::string machine_json(const Machine& m) {
-  return json::serialize(json::object{{"name", m.order.name}, {"token", m.order.token}, {"pool", m.order.pool}, {"gpus", m.order.gpus},
-                                      {"state", to_string(m.state)}, {"message", m.message}, {"createdAt", format_rfc3339(m.created_at)}});
+  return json::serialize(json::object{{"name", m.order.name},
+                                      {"token", m.order.token},
+                                      {"pool", m.order.pool},
+                                      {"gpus", m.order.gpus},
+                                      {"state", to_string(m.state)},
+                                      {"message", m.message},
+                                      {"createdAt", format_rfc3339(m.created_at)}});
 }
 
 std::string machine_record(const Machine& m) {
-  return json::serialize(json::object{{"order", order_object(m.order)}, {"state", to_string(m.state)}, {"message", m.message},
-                                      {"createdAt", format_rfc3339(m.created_at)}, {"number", m.number}}) + "\n";
+  return json::serialize(json::object{{"order", order_object(m.order)},
+                                      {"state", to_string(m.state)},
+                                      {"message", m.message},
+                                      {"createdAt", format_rfc3339(m.created_at)},
+                                      {"number", m.number}}) +
+         "\n";
 }
 
 Result<Machine> parse_machine_record(std::string_view text) {
@@ -129,7 +149,8 @@ Result<MachineOrder> parse_order(std::string_view body) {
     if (auto problem = problem_with(order)) return fail(ErrorKind::invalid, *problem);
     return order;
   } catch (const std::exception&) {
-    return fail(ErrorKind::invalid, R"(the body must be JSON of the form {"token","name","pool","gpus","labels":{},"taints":[]})");
+    return fail(ErrorKind::invalid,
+                R"(the body must be JSON of the form {"token","name","pool","gpus","labels":{},"taints":[]})");
   }
 }
 
@@ -146,7 +167,8 @@ std::optional<int> MachineBook::free_number() const {
   int start = std::clamp(last_number_ + 1, first_machine, last_machine + 1);
   for (int i = 0; i < count; ++i) {
     int candidate = first_machine + (start - first_machine + i) % count;
-    bool taken = std::any_of(machines_.begin(), machines_.end(), [candidate](const auto& entry) { return entry.second.number == candidate; });
+    bool taken = std::any_of(machines_.begin(), machines_.end(),
+                             [candidate](const auto& entry) { return entry.second.number == candidate; });
     if (!taken) return candidate;
   }
   return std::nullopt;
@@ -157,12 +179,15 @@ Result<MachineBook::Answer> MachineBook::order(const MachineOrder& order, TimePo
   for (const auto& [name, machine] : machines_) {
     if (machine.order.token != order.token) continue;
     if (machine.order == order) return Answer{machine, false};
-    return fail(ErrorKind::conflict, "the token '" + order.token + "' was used for another order (machine " + name + "); use a new token for a new machine");
+    return fail(ErrorKind::conflict, "the token '" + order.token + "' was used for another order (machine " + name +
+                                         "); use a new token for a new machine");
   }
   if (machines_.contains(order.name))
     return fail(ErrorKind::conflict, "the name '" + order.name + "' is taken by a machine that another token ordered");
   auto number = free_number();
-  if (!number) return fail(ErrorKind::throttled, "all " + std::to_string(last_machine - first_machine + 1) + " machine addresses are in use; delete a machine first");
+  if (!number)
+    return fail(ErrorKind::throttled, "all " + std::to_string(last_machine - first_machine + 1) +
+                                          " machine addresses are in use; delete a machine first");
   Machine machine{order, MachineState::creating, "", now, *number};
   if (auto saved = save_(machine); !saved) return std::unexpected(saved.error());
   last_number_ = *number;
@@ -173,7 +198,8 @@ Result<MachineBook::Answer> MachineBook::order(const MachineOrder& order, TimePo
 Result<Machine> MachineBook::begin_delete(std::string_view name) {
   std::lock_guard lock(mutex_);
   auto found = machines_.find(name);
-  if (found == machines_.end()) return fail(ErrorKind::not_found, "there is no machine named '" + std::string(name) + "'");
+  if (found == machines_.end())
+    return fail(ErrorKind::not_found, "there is no machine named '" + std::string(name) + "'");
   auto changed = found->second;
   changed.state = MachineState::deleting;
   changed.message = "being deleted";

@@ -1,5 +1,6 @@
-// The machines that were ordered: what each order said and how far it is. Decides what the provider's API answers: one machine per
-// token and name, whatever is repeated. Safe from any thread; each change is handed to `save` before it is believed.
+// The machines that were ordered: what each order said and how far it is. Decides what the provider's API answers: one
+// machine per token and name, whatever is repeated. Safe from any thread; each change is handed to `save` before it is
+// believed.
 #pragma once
 
 #include <functional>
@@ -39,10 +40,10 @@ struct Machine {
 // A sentence about what is wrong with an order, or nothing.
 std::optional<std::string> problem_with(const MachineOrder& order);
 
-std::string machine_json(const Machine& machine);           // as the API shows it
-std::string machine_record(const Machine& machine);         // as it is kept on disk
+std::string machine_json(const Machine& machine);    // as the API shows it
+std::string machine_record(const Machine& machine);  // as it is kept on disk
 Result<Machine> parse_machine_record(std::string_view text);
-Result<MachineOrder> parse_order(std::string_view body);    // invalid: a sentence for the caller
+Result<MachineOrder> parse_order(std::string_view body);  // invalid: a sentence for the caller
 
 class MachineBook {
  public:

@@ -26,7 +26,8 @@ TEST_CASE("an order's labels, taints and GPUs reach the kubelet and the devices"
   auto config = lab_in("/state");
   config.nvml = "/build/lib/nvml/libnvidia-ml.so.1";
   Machine machine;
-  machine.order = {"t", "gpu-abcde", "gpu", 2, {{"zone", "a"}}, {"homeostat.dev/spare=true:NoSchedule", "plain:NoExecute"}};
+  machine.order = {"t", "gpu-abcde",     "gpu",
+                   2,   {{"zone", "a"}}, {"homeostat.dev/spare=true:NoSchedule", "plain:NoExecute"}};
   machine.number = 17;
   auto kubelet = kubelet_config(config, machine.order);
   CHECK(has(kubelet, R"({key: "homeostat.dev/spare", value: "true", effect: NoSchedule})"));
@@ -64,7 +65,8 @@ TEST_CASE("keys are for root alone, kubeconfigs name their user, what is there s
   REQUIRE(before);
   CHECK(has(*before, "server: https://10.77.0.2:6443"));
   CHECK(*read_file(config.path("control-plane/pki/ca.crt")) == pki->ca_pem());
-  for (const char* secret : {"kubeconfig", "control-plane/pki/ca.key", "control-plane/pki/service-accounts.key", "control-plane/kube-scheduler.kubeconfig"}) {
+  for (const char* secret : {"kubeconfig", "control-plane/pki/ca.key", "control-plane/pki/service-accounts.key",
+                             "control-plane/kube-scheduler.kubeconfig"}) {
     struct stat info;
     REQUIRE(::stat(config.path(secret).c_str(), &info) == 0);
     CHECK((info.st_mode & 0777) == 0600);

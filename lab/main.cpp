@@ -1,4 +1,5 @@
-// homeostat-lab: a real Kubernetes on one machine, and machines with fake GPUs made in seconds. This file only wires arguments.
+// homeostat-lab: a real Kubernetes on one machine, and machines with fake GPUs made in seconds. This file only wires
+// arguments.
 #include <signal.h>
 #include <unistd.h>
 
@@ -84,11 +85,16 @@ int create_machine(const LabConfig& config, const MachineArguments& a) {
   boost::json::object labels;
   for (const auto& label : a.labels) {
     auto equals = label.find('=');
-    if (equals == std::string::npos) return complain(Error{ErrorKind::invalid, "a label is written key=value, not '" + label + "'", {}});
+    if (equals == std::string::npos)
+      return complain(Error{ErrorKind::invalid, "a label is written key=value, not '" + label + "'", {}});
     labels[label.substr(0, equals)] = label.substr(equals + 1);
   }
-  boost::json::object order{{"token", a.token.empty() ? "cli-" + random_hex(8) : a.token}, {"name", a.name}, {"pool", a.pool}, {"gpus", a.gpus},
-                            {"labels", labels}, {"taints", boost::json::array(a.taints.begin(), a.taints.end())}};
+  boost::json::object order{{"token", a.token.empty() ? "cli-" + random_hex(8) : a.token},
+                            {"name", a.name},
+                            {"pool", a.pool},
+                            {"gpus", a.gpus},
+                            {"labels", labels},
+                            {"taints", boost::json::array(a.taints.begin(), a.taints.end())}};
   auto answer = call_provider(config, "POST", "/v1/machines", boost::json::serialize(order));
   if (!answer) return complain(answer.error());
   std::printf("%s\n", answer->c_str());
@@ -103,7 +109,8 @@ int list_machines(const LabConfig& config, bool as_json) {
   auto parsed = boost::json::parse(*answer);
   for (const auto& item : parsed.at("machines").as_array())
     std::printf("%-24s %-12s %-5d %-10s %s\n", item.at("name").as_string().c_str(), item.at("pool").as_string().c_str(),
-                item.at("gpus").to_number<int>(), item.at("state").as_string().c_str(), item.at("createdAt").as_string().c_str());
+                item.at("gpus").to_number<int>(), item.at("state").as_string().c_str(),
+                item.at("createdAt").as_string().c_str());
   return exit_good;
 }
 
@@ -112,12 +119,18 @@ int inject(const LabConfig& config, const std::string& machine, const std::vecto
   for (const auto& setting : settings) {
     int* into = setting.starts_with("xid=") ? &xid : setting.starts_with("device=") ? &device : nullptr;
     auto number = setting.substr(setting.find('=') + 1);
-    if (into == nullptr || number.empty() || number.size() > 4 || number.find_first_not_of("0123456789") != std::string::npos)
-      return complain(Error{ErrorKind::invalid, "write xid=NUMBER and device=NUMBER, for example: homeostat-lab inject gpu-1 xid=79 device=0 (not '" + setting + "')", {}});
+    if (into == nullptr || number.empty() || number.size() > 4 ||
+        number.find_first_not_of("0123456789") != std::string::npos)
+      return complain(
+          Error{ErrorKind::invalid,
+                "write xid=NUMBER and device=NUMBER, for example: homeostat-lab inject gpu-1 xid=79 device=0 (not '" +
+                    setting + "')",
+                {}});
     *into = std::stoi(number);
   }
   if (machine.find('/') != std::string::npos || !exists(config.machine(machine) + "/run/kmsg"))
-    return complain(Error{ErrorKind::not_found, "there is no machine '" + machine + "'; see: homeostat-lab machine list", {}});
+    return complain(
+        Error{ErrorKind::not_found, "there is no machine '" + machine + "'; see: homeostat-lab machine list", {}});
   auto done = inject_xid(config.machine(machine) + "/run", xid, device);
   if (!done) return complain(done.error());
   std::printf("XID %d struck GPU %d of %s\n", xid, device, machine.c_str());
@@ -142,16 +155,23 @@ void add_up(CLI::App& app, Arguments& a, std::function<void(std::function<int()>
   auto* up_command = app.add_subcommand("up", "Bring the lab up and wait until it is ready; harmless when it is up");
   auto& c = a.up.config;
   up_command->add_flag("--detach", a.up.detach, "Do not wait until it is ready");
-  up_command->add_option("--instance", c.instance, "Prefix of bridge and namespaces, for a second lab on one machine (1 to 4 letters)")
+  up_command
+      ->add_option("--instance", c.instance,
+                   "Prefix of bridge and namespaces, for a second lab on one machine (1 to 4 letters)")
       ->check([](const std::string& text) {
-        bool good = !text.empty() && text.size() <= 4 && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == std::string::npos;
+        bool good = !text.empty() && text.size() <= 4 &&
+                    text.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == std::string::npos;
         return good ? std::string() : "the instance must be 1 to 4 lower-case letters";
-      })->capture_default_str();
-  up_command->add_option("--node-range", c.ranges.nodes, "Addresses of host, control plane and machines")->capture_default_str();
+      })
+      ->capture_default_str();
+  up_command->add_option("--node-range", c.ranges.nodes, "Addresses of host, control plane and machines")
+      ->capture_default_str();
   up_command->add_option("--pod-range", c.ranges.pods, "Addresses of pods")->capture_default_str();
   up_command->add_option("--service-range", c.ranges.services, "Addresses of Services")->capture_default_str();
-  up_command->add_option("--balancer-range", c.ranges.balancers, "Addresses of Services of type LoadBalancer")->capture_default_str();
-  up_command->add_option("--kubernetes", c.kubernetes, "Folder with kube and coredns (default: what scripts/build-kubernetes made)");
+  up_command->add_option("--balancer-range", c.ranges.balancers, "Addresses of Services of type LoadBalancer")
+      ->capture_default_str();
+  up_command->add_option("--kubernetes", c.kubernetes,
+                         "Folder with kube and coredns (default: what scripts/build-kubernetes made)");
   up_command->add_option("--images", c.images, "Folder with the images (default: what scripts/build-images made)");
   up_command->callback([&a, choose] {
     choose([&a] {
@@ -172,7 +192,9 @@ void add_machine(CLI::App& app, Arguments& a, std::function<void(std::function<i
   create->add_option("--label", a.machine.labels, "key=value; may be repeated");
   create->add_option("--taint", a.machine.taints, "key=value:Effect; may be repeated");
   create->add_option("--token", a.machine.token, "Idempotency token (default: a new one)");
-  create->callback([&a, choose] { choose([&a] { return with_lab(a.state, [&a](const LabConfig& c) { return create_machine(c, a.machine); }); }); });
+  create->callback([&a, choose] {
+    choose([&a] { return with_lab(a.state, [&a](const LabConfig& c) { return create_machine(c, a.machine); }); });
+  });
   auto* remove = machine->add_subcommand("delete", "End a machine; the Node object is left to whoever ordered it");
   remove->add_option("name", a.machine.name)->required();
   remove->callback([&a, choose] {
@@ -185,7 +207,10 @@ void add_machine(CLI::App& app, Arguments& a, std::function<void(std::function<i
   });
   auto* list = machine->add_subcommand("list", "The machines that were ordered");
   list->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
-  list->callback([&a, choose] { choose([&a] { return with_lab(a.state, [&a](const LabConfig& c) { return list_machines(c, a.output == "json"); }); }); });
+  list->callback([&a, choose] {
+    choose(
+        [&a] { return with_lab(a.state, [&a](const LabConfig& c) { return list_machines(c, a.output == "json"); }); });
+  });
 }
 
 }  // namespace
@@ -200,8 +225,10 @@ int main(int argc, char** argv) {
   app.fallthrough();
   app.add_option("--state", a.state, "The lab's folder")->envname("HOMEOSTAT_STATE")->capture_default_str();
   add_up(app, a, choose);
-  auto* down_command = app.add_subcommand("down", "Take the lab down: processes, namespaces, mounts, cgroups, bridge, state. Everything in it is lost");
-  down_command->add_option("--instance", a.instance, "Only needed when the lab's folder is lost")->capture_default_str();
+  auto* down_command = app.add_subcommand(
+      "down", "Take the lab down: processes, namespaces, mounts, cgroups, bridge, state. Everything in it is lost");
+  down_command->add_option("--instance", a.instance, "Only needed when the lab's folder is lost")
+      ->capture_default_str();
   down_command->callback([&] { choose([&a] { return down(a.state, a.instance); }); });
   auto* status_command = app.add_subcommand("status", "What runs; exit code 0 when the lab is up");
   status_command->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
@@ -210,7 +237,9 @@ int main(int argc, char** argv) {
   auto* inject_command = app.add_subcommand("inject", "Let a fake GPU fail: kernel log line and NVML state");
   inject_command->add_option("node", a.target, "The machine")->required();
   inject_command->add_option("settings", a.settings, "xid=79 [device=0]")->required();
-  inject_command->callback([&] { choose([&a] { return with_lab(a.state, [&a](const LabConfig& c) { return inject(c, a.target, a.settings); }); }); });
+  inject_command->callback([&] {
+    choose([&a] { return with_lab(a.state, [&a](const LabConfig& c) { return inject(c, a.target, a.settings); }); });
+  });
   auto* load = app.add_subcommand("load", "Bring newly built images into the machines that run and those to come");
   load->add_option("folder", a.images_folder, "What scripts/build-images printed")->required();
   load->callback([&] {
@@ -222,7 +251,12 @@ int main(int argc, char** argv) {
     });
   });
   auto* kubeconfig = app.add_subcommand("kubeconfig", "Print the path of the administrator's kubeconfig");
-  kubeconfig->callback([&] { choose([&a] { return with_lab(a.state, [](const LabConfig& c) { return std::printf("%s\n", c.path("kubeconfig").c_str()), exit_good; }); }); });
+  kubeconfig->callback([&] {
+    choose([&a] {
+      return with_lab(a.state,
+                      [](const LabConfig& c) { return std::printf("%s\n", c.path("kubeconfig").c_str()), exit_good; });
+    });
+  });
   auto* serve_command = app.add_subcommand("serve", "The supervisor itself; `up` starts it in the background");
   serve_command->callback([&] { choose([&a] { return serve(a.state); }); });
   auto* zone_init = app.add_subcommand("zone-init", "The first process of a zone; serve starts it")->group("");

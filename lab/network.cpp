@@ -7,7 +7,9 @@
 namespace homeostat::lab {
 namespace {
 
-std::string mark(const LabConfig& config) { return "homeostat-lab " + config.state; }  // the bridge's alias: whose it is
+std::string mark(const LabConfig& config) {
+  return "homeostat-lab " + config.state;
+}  // the bridge's alias: whose it is
 
 std::string leg(const LabConfig& config, int number) { return config.instance + "v" + std::to_string(number); }
 
@@ -27,27 +29,31 @@ bool bridge_exists(const LabConfig& config) { return exists("/sys/class/net/" + 
 Result<std::vector<std::string>> network_obstacles(const LabConfig& config) {
   auto routes = io::run_ok({"ip", "-4", "route", "show", "table", "all"});
   if (!routes) return std::unexpected(routes.error());
-  auto alias = bridge_exists(config) ? read_file("/sys/class/net/" + config.bridge() + "/ifalias") : Result<std::string>(mark(config));
+  auto alias = bridge_exists(config) ? read_file("/sys/class/net/" + config.bridge() + "/ifalias")
+                                     : Result<std::string>(mark(config));
   auto whose = alias ? *alias : std::string();
   while (!whose.empty() && whose.back() == '\n') whose.pop_back();
   if (whose == mark(config)) return clashes(config.plan, parse_routes(*routes), config.bridge());
   if (!whose.starts_with("homeostat-lab "))
-    return std::vector{"the interface " + config.bridge() + " exists already and is not the lab's; choose another prefix with --instance"};
+    return std::vector{"the interface " + config.bridge() +
+                       " exists already and is not the lab's; choose another prefix with --instance"};
   auto state = whose.substr(14);
-  return std::vector{"a lab with the state folder " + state + " is up on this machine; take it down with: homeostat-lab down --state " + state +
+  return std::vector{"a lab with the state folder " + state +
+                     " is up on this machine; take it down with: homeostat-lab down --state " + state +
                      " (or give this one another --instance and other ranges)"};
 }
 
 Result<void> make_bridge(const LabConfig& config) {
   auto bridge = config.bridge();
   if (!bridge_exists(config)) {
-    auto made = ip_batch("link add " + bridge + " type bridge\nlink set " + bridge + " alias \"" + mark(config) + "\"\n");
+    auto made =
+        ip_batch("link add " + bridge + " type bridge\nlink set " + bridge + " alias \"" + mark(config) + "\"\n");
     if (!made) return made;
   }
   auto via = " via " + config.plan.control_plane() + " dev " + bridge + "\n";
   return ip_batch("address replace " + config.plan.host() + "/24 dev " + bridge + "\nlink set " + bridge + " up\n" +
-                  "route replace " + to_string(config.plan.pods) + via + "route replace " + to_string(config.plan.services) + via +
-                  "route replace " + to_string(config.plan.balancers) + via);
+                  "route replace " + to_string(config.plan.pods) + via + "route replace " +
+                  to_string(config.plan.services) + via + "route replace " + to_string(config.plan.balancers) + via);
 }
 
 void remove_bridge(const LabConfig& config) {
@@ -58,14 +64,16 @@ Result<void> connect_zone(const LabConfig& config, std::string_view zone, int nu
   disconnect_zone(config, zone, number);
   if (auto made = make_netns(config.netns(zone)); !made) return made;
   auto name = config.netns_name(zone);
-  auto linked = ip_batch("link add " + leg(config, number) + " type veth peer name eth0 netns " + name + "\nlink set " + leg(config, number) +
-                         " master " + config.bridge() + " up\n");
+  auto linked = ip_batch("link add " + leg(config, number) + " type veth peer name eth0 netns " + name + "\nlink set " +
+                         leg(config, number) + " master " + config.bridge() + " up\n");
   if (!linked) return linked;
-  std::string lines = "address add " + config.plan.machine(number) + "/24 dev eth0\nlink set lo up\nlink set eth0 up\nroute add default via " +
-                      config.plan.host() + "\n";
+  std::string lines = "address add " + config.plan.machine(number) +
+                      "/24 dev eth0\nlink set lo up\nlink set eth0 up\nroute add default via " + config.plan.host() +
+                      "\n";
   // The pods of every machine there may ever be, once and for all: nothing has to follow machines that come and go.
   for (int other = first_machine; other <= last_machine; ++other)
-    if (other != number) lines += "route add " + to_string(config.plan.pods_of(other)) + " via " + config.plan.machine(other) + "\n";
+    if (other != number)
+      lines += "route add " + to_string(config.plan.pods_of(other)) + " via " + config.plan.machine(other) + "\n";
   return ip_batch(lines, name);
 }
 

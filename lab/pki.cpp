@@ -13,8 +13,8 @@ constexpr auto validity = std::chrono::hours(24 * 365 * 5);
 
 std::string base64(std::string_view bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
-                             static_cast<int>(bytes.size()));
+  int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                             reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
   text.resize(static_cast<size_t>(size));
   return text;
 }
@@ -27,7 +27,8 @@ Result<Pki> Pki::open(const LabConfig& config) {
   auto ca = io::make_ca("homeostat-lab-ca", validity);
   if (!ca) return std::unexpected(ca.error());
   if (auto written = write_file(folder + "/ca.crt", ca->cert_pem); !written) return std::unexpected(written.error());
-  if (auto written = write_file(folder + "/ca.key", ca->key_pem, 0600); !written) return std::unexpected(written.error());
+  if (auto written = write_file(folder + "/ca.key", ca->key_pem, 0600); !written)
+    return std::unexpected(written.error());
   return Pki(folder, std::move(*ca));
 }
 
@@ -41,7 +42,8 @@ Result<void> Pki::certificate(const std::string& path, const io::CertificateSpec
   return write_file(path + ".crt", made->cert_pem);
 }
 
-Result<void> Pki::kubeconfig(const LabConfig& config, const std::string& path, std::string_view user, std::string_view group) const {
+Result<void> Pki::kubeconfig(const LabConfig& config, const std::string& path, std::string_view user,
+                             std::string_view group) const {
   if (exists(path)) return {};
   io::CertificateSpec spec;
   spec.common_name = user;
@@ -50,10 +52,12 @@ Result<void> Pki::kubeconfig(const LabConfig& config, const std::string& path, s
   spec.validity = validity;
   auto made = io::issue(ca_, spec);
   if (!made) return std::unexpected(made.error());
-  std::string text = "apiVersion: v1\nkind: Config\nclusters:\n- name: lab\n  cluster:\n    server: https://" + config.plan.control_plane() + ":" +
-                     std::to_string(api_port) + "\n    certificate-authority-data: " + base64(ca_.cert_pem) +
-                     "\nusers:\n- name: user\n  user:\n    client-certificate-data: " + base64(made->cert_pem) + "\n    client-key-data: " +
-                     base64(made->key_pem) + "\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: user\ncurrent-context: lab\n";
+  std::string text = "apiVersion: v1\nkind: Config\nclusters:\n- name: lab\n  cluster:\n    server: https://" +
+                     config.plan.control_plane() + ":" + std::to_string(api_port) +
+                     "\n    certificate-authority-data: " + base64(ca_.cert_pem) +
+                     "\nusers:\n- name: user\n  user:\n    client-certificate-data: " + base64(made->cert_pem) +
+                     "\n    client-key-data: " + base64(made->key_pem) +
+                     "\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: user\ncurrent-context: lab\n";
   return write_file(path, text, 0600);
 }
 

@@ -1,4 +1,5 @@
-// The lab's certificates: one CA, made once, and a certificate for each component under its own name. Files with keys are 0600.
+// The lab's certificates: one CA, made once, and a certificate for each component under its own name. Files with keys
+// are 0600.
 #pragma once
 
 #include <string>
@@ -21,7 +22,8 @@ class Pki {
   // Writes path.crt and path.key, unless both are there.
   Result<void> certificate(const std::string& path, const io::CertificateSpec& spec) const;
   // Writes a kubeconfig for that user, unless it is there.
-  Result<void> kubeconfig(const LabConfig& config, const std::string& path, std::string_view user, std::string_view group) const;
+  Result<void> kubeconfig(const LabConfig& config, const std::string& path, std::string_view user,
+                          std::string_view group) const;
 
  private:
   Pki(std::string folder, io::KeyPair ca) : folder_(std::move(folder)), ca_(std::move(ca)) {}

@@ -9,7 +9,8 @@ namespace json = boost::json;
 
 std::string to_json(const ProgressReport& report) {
   json::array steps;
-  for (const auto& s : report.steps) steps.push_back(json::object{{"name", s.name}, {"state", s.state}, {"detail", s.detail}});
+  for (const auto& s : report.steps)
+    steps.push_back(json::object{{"name", s.name}, {"state", s.state}, {"detail", s.detail}});
   return json::serialize(json::object{{"steps", steps}, {"ready", report.ready}, {"error", report.error}}) + "\n";
 }
 
@@ -20,7 +21,8 @@ Result<ProgressReport> parse_progress(std::string_view text) {
     ProgressReport report;
     for (const auto& item : object.at("steps").as_array()) {
       const auto& s = item.as_object();
-      report.steps.push_back({std::string(s.at("name").as_string()), std::string(s.at("state").as_string()), std::string(s.at("detail").as_string())});
+      report.steps.push_back({std::string(s.at("name").as_string()), std::string(s.at("state").as_string()),
+                              std::string(s.at("detail").as_string())});
     }
     report.ready = object.at("ready").as_bool();
     report.error = std::string(object.at("error").as_string());

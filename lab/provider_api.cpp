@@ -17,11 +17,16 @@ io::ServerResponse refusal(int status, std::string_view code, std::string_view m
 
 io::ServerResponse refusal(const Error& error) {
   switch (error.kind) {
-    case ErrorKind::invalid: return refusal(400, "Invalid", error.message);
-    case ErrorKind::not_found: return refusal(404, "NotFound", error.message);
-    case ErrorKind::conflict: return refusal(409, "Conflict", error.message);
-    case ErrorKind::throttled: return refusal(507, "NoRoom", error.message);
-    default: return refusal(500, "Internal", error.message);
+    case ErrorKind::invalid:
+      return refusal(400, "Invalid", error.message);
+    case ErrorKind::not_found:
+      return refusal(404, "NotFound", error.message);
+    case ErrorKind::conflict:
+      return refusal(409, "Conflict", error.message);
+    case ErrorKind::throttled:
+      return refusal(507, "NoRoom", error.message);
+    default:
+      return refusal(500, "Internal", error.message);
   }
 }
 
@@ -31,12 +36,14 @@ io::ServerResponse ProviderApi::handle(const io::ServerRequest& request) {
   constexpr std::string_view scheme = "Bearer ";
   auto authorization = request.header("authorization");
   if (!authorization.starts_with(scheme) || !io::equal_secrets(authorization.substr(scheme.size()), token_))
-    return refusal(401, "Unauthorized", "the bearer token is missing or wrong; it is in the Secret homeostat-lab-provider");
+    return refusal(401, "Unauthorized",
+                   "the bearer token is missing or wrong; it is in the Secret homeostat-lab-provider");
   if (work_.stopping()) return refusal(503, "ShuttingDown", "the lab is going down");
   if (request.path == machines_path && request.method == "POST") return create(request);
   if (request.path == machines_path && request.method == "GET") {
     json::array list;
-    for (const auto& machine : book_.list(request.query_value("token"))) list.push_back(json::parse(machine_json(machine)));
+    for (const auto& machine : book_.list(request.query_value("token")))
+      list.push_back(json::parse(machine_json(machine)));
     io::ServerResponse response;
     response.body = json::serialize(json::object{{"machines", list}});
     return response;

@@ -1,5 +1,5 @@
-// The local provider's API: requests to answers, over a MachineBook. No sockets here, and no machines: what has to be done is
-// handed to `Work`. docs/developers/contracts.md says what callers may rely on.
+// The local provider's API: requests to answers, over a MachineBook. No sockets here, and no machines: what has to be
+// done is handed to `Work`. docs/developers/contracts.md says what callers may rely on.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,12 @@ class ProviderApi {
     std::function<Result<void>(const Machine&)> fence;  // returns once the machine's processes are dead
     std::function<void(const Machine&)> clean_up;       // returns at once; the rest of the machine goes
     std::function<TimePoint()> now;
-    std::function<std::string()> no_room;               // why no machine can be made now; "": one can
+    std::function<std::string()> no_room;  // why no machine can be made now; "": one can
     std::function<bool()> stopping;
   };
 
-  ProviderApi(MachineBook& book, std::string token, Work work) : book_(book), token_(std::move(token)), work_(std::move(work)) {}
+  ProviderApi(MachineBook& book, std::string token, Work work)
+      : book_(book), token_(std::move(token)), work_(std::move(work)) {}
 
   io::ServerResponse handle(const io::ServerRequest& request);
 

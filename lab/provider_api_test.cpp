@@ -20,17 +20,20 @@ struct World {
                      return {};
                    },
                    [this](const std::string& name) { done.push_back("forget " + name); }};
-  ProviderApi api{book, "secret",
-                  {[this](const Machine& m) { done.push_back("make " + m.order.name); },
-                   [this](const Machine& m) -> Result<void> {
-                     if (fence_fails) return fail(ErrorKind::timeout, "still alive");
-                     done.push_back("fence " + m.order.name);
-                     return {};
-                   },
-                   [this](const Machine& m) { done.push_back("clean " + m.order.name); }, [] { return *parse_rfc3339("2026-11-30T07:00:00Z"); },
-                   [this] { return no_room; }, [this] { return stopping; }}};
+  ProviderApi api{
+      book,
+      "secret",
+      {[this](const Machine& m) { done.push_back("make " + m.order.name); },
+       [this](const Machine& m) -> Result<void> {
+         if (fence_fails) return fail(ErrorKind::timeout, "still alive");
+         done.push_back("fence " + m.order.name);
+         return {};
+       },
+       [this](const Machine& m) { done.push_back("clean " + m.order.name); },
+       [] { return *parse_rfc3339("2026-11-30T07:00:00Z"); }, [this] { return no_room; }, [this] { return stopping; }}};
 
-  io::ServerResponse call(std::string method, std::string path, std::string body = {}, std::string authorization = "Bearer secret") {
+  io::ServerResponse call(std::string method, std::string path, std::string body = {},
+                          std::string authorization = "Bearer secret") {
     io::ServerRequest request;
     request.method = std::move(method);
     auto question = path.find("?token=");
@@ -43,7 +46,8 @@ struct World {
 };
 
 std::string order(std::string token, std::string name, int gpus = 8) {
-  return R"({"token":")" + token + R"(","name":")" + name + R"(","pool":"gpu","gpus":)" + std::to_string(gpus) + R"(,"labels":{"a":"b"},"taints":["homeostat.dev/spare=true:NoSchedule"]})";
+  return R"({"token":")" + token + R"(","name":")" + name + R"(","pool":"gpu","gpus":)" + std::to_string(gpus) +
+         R"(,"labels":{"a":"b"},"taints":["homeostat.dev/spare=true:NoSchedule"]})";
 }
 
 }  // namespace
@@ -121,11 +125,14 @@ TEST_CASE("refusals say why") {
     const char* body;
     const char* expected;
   };
-  for (auto [body, expected] : {Case{"", "must be JSON"}, Case{"[]", "must be JSON"}, Case{R"({"token":"t"})", "must be JSON"},
-                                Case{R"({"token":"","name":"a"})", "token"}, Case{R"({"token":"t","name":"../../etc"})", "name"},
-                                Case{R"({"token":"t","name":"control-plane"})", "lab's own"}, Case{R"({"token":"t","name":"a","gpus":17})", "gpus"},
-                                Case{R"({"token":"t","name":"a","gpus":-1})", "gpus"}, Case{R"({"token":"t","name":"a","labels":{"k":"v,x=y"}})", "label"},
-                                Case{R"({"token":"t","name":"a","taints":["k=v"]})", "taint"}, Case{R"({"token":"t","name":"a","taints":["k=v:Never"]})", "taint"}}) {
+  for (auto [body, expected] :
+       {Case{"", "must be JSON"}, Case{"[]", "must be JSON"}, Case{R"({"token":"t"})", "must be JSON"},
+        Case{R"({"token":"","name":"a"})", "token"}, Case{R"({"token":"t","name":"../../etc"})", "name"},
+        Case{R"({"token":"t","name":"control-plane"})", "lab's own"},
+        Case{R"({"token":"t","name":"a","gpus":17})", "gpus"}, Case{R"({"token":"t","name":"a","gpus":-1})", "gpus"},
+        Case{R"({"token":"t","name":"a","labels":{"k":"v,x=y"}})", "label"},
+        Case{R"({"token":"t","name":"a","taints":["k=v"]})", "taint"},
+        Case{R"({"token":"t","name":"a","taints":["k=v:Never"]})", "taint"}}) {
     CAPTURE(body);
     auto answer = w.call("POST", "/v1/machines", body);
     CHECK(answer.status == 400);
@@ -145,7 +152,8 @@ TEST_CASE("refusals say why") {
 
 TEST_CASE("addresses go round and run out at last") {
   World w;
-  for (int i = 0; i < 241; ++i) REQUIRE(w.call("POST", "/v1/machines", order("t" + std::to_string(i), "m-" + std::to_string(i))).status == 201);
+  for (int i = 0; i < 241; ++i)
+    REQUIRE(w.call("POST", "/v1/machines", order("t" + std::to_string(i), "m-" + std::to_string(i))).status == 201);
   CHECK(w.call("POST", "/v1/machines", order("one-more", "one-more")).status == 507);
   int number = w.book.find("m-7")->number;
   w.book.forget("m-7");

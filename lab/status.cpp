@@ -28,13 +28,15 @@ json::object zone_status(const LabConfig& config, const std::string& zone, const
   auto status = read_json(folder + "/status.json");
   json::object object{{"name", zone}, {"running", runs}};
   if (runs) object["pid"] = record->pid;
-  if (auto* programs = status.is_object() ? status.get_object().if_contains("programs") : nullptr; programs != nullptr) object["programs"] = *programs;
+  if (auto* programs = status.is_object() ? status.get_object().if_contains("programs") : nullptr; programs != nullptr)
+    object["programs"] = *programs;
   return object;
 }
 
 json::object describe(const LabConfig& config) {
   auto progress_text = read_file(config.path("progress.json"));
-  auto progress = progress_text ? parse_progress(*progress_text) : Result<ProgressReport>(std::unexpected(progress_text.error()));
+  auto progress =
+      progress_text ? parse_progress(*progress_text) : Result<ProgressReport>(std::unexpected(progress_text.error()));
   json::array machines;
   for (const auto& name : list_folder(config.path("machines"))) {
     auto text = read_file(config.machine(name) + "/machine.json");
@@ -66,11 +68,13 @@ void print_zone(const json::object& zone, const std::string& more) {
     for (const auto& item : list->get_array()) {
       const auto& p = item.as_object();
       auto restarts = p.at("restarts").to_number<int>();
-      programs += (programs.empty() ? "" : ", ") + std::string(p.at("name").as_string()) + (p.at("running").as_bool() ? "" : " (down)") +
+      programs += (programs.empty() ? "" : ", ") + std::string(p.at("name").as_string()) +
+                  (p.at("running").as_bool() ? "" : " (down)") +
                   (restarts > 0 ? " (" + std::to_string(restarts) + " restarts)" : "");
     }
   bool runs = zone.at("running").as_bool();
-  std::printf("  %-16s %-10s %s %s\n", std::string(zone.at("name").as_string()).c_str(), runs ? "running" : "not running", more.c_str(), runs ? programs.c_str() : "");
+  std::printf("  %-16s %-10s %s %s\n", std::string(zone.at("name").as_string()).c_str(),
+              runs ? "running" : "not running", more.c_str(), runs ? programs.c_str() : "");
 }
 
 }  // namespace
@@ -78,8 +82,10 @@ void print_zone(const json::object& zone, const std::string& more) {
 int status(const std::string& state, bool as_json) {
   auto config = load_config(state);
   if (!config) {
-    if (as_json) std::printf("{\"state\":\"%s\",\"ready\":false}\n", state.c_str());
-    else std::fprintf(stderr, "homeostat-lab: %s\n", config.error().message.c_str());
+    if (as_json)
+      std::printf("{\"state\":\"%s\",\"ready\":false}\n", state.c_str());
+    else
+      std::fprintf(stderr, "homeostat-lab: %s\n", config.error().message.c_str());
     return exit_failed;
   }
   auto all = describe(*config);
@@ -89,12 +95,18 @@ int status(const std::string& state, bool as_json) {
     return ready ? exit_good : exit_failed;
   }
   auto error = std::string(all.at("error").as_string());
-  std::printf("Lab in %s: %s\n", state.c_str(), ready ? "up" : !error.empty() ? ("failed: " + error).c_str() : all.at("supervisor").as_bool() ? "coming up" : "its supervisor does not run; start it with: homeostat-lab up");
-  std::printf("  kubeconfig  %s\n  API server  %s\n", config->path("kubeconfig").c_str(), std::string(all.at("server").as_string()).c_str());
+  std::printf("Lab in %s: %s\n", state.c_str(),
+              ready                            ? "up"
+              : !error.empty()                 ? ("failed: " + error).c_str()
+              : all.at("supervisor").as_bool() ? "coming up"
+                                               : "its supervisor does not run; start it with: homeostat-lab up");
+  std::printf("  kubeconfig  %s\n  API server  %s\n", config->path("kubeconfig").c_str(),
+              std::string(all.at("server").as_string()).c_str());
   print_zone(all.at("controlPlane").as_object(), "");
   for (const auto& item : all.at("machines").as_array()) {
     const auto& m = item.as_object();
-    auto more = std::string(m.at("address").as_string()) + " " + std::string(m.at("state").as_string()) + " " + std::to_string(m.at("gpus").to_number<int>()) + " GPUs";
+    auto more = std::string(m.at("address").as_string()) + " " + std::string(m.at("state").as_string()) + " " +
+                std::to_string(m.at("gpus").to_number<int>()) + " GPUs";
     if (auto pool = std::string(m.at("pool").as_string()); !pool.empty()) more += ", pool " + pool;
     if (auto message = std::string(m.at("message").as_string()); !message.empty()) more += " (" + message + ")";
     print_zone(m, more + ";");
@@ -102,9 +114,11 @@ int status(const std::string& state, bool as_json) {
   return ready ? exit_good : exit_failed;
 }
 
-Result<std::string> call_provider(const LabConfig& config, const std::string& method, const std::string& path, const std::string& body) {
+Result<std::string> call_provider(const LabConfig& config, const std::string& method, const std::string& path,
+                                  const std::string& body) {
   auto token = read_file(config.path("provider-token")), ca = read_file(config.path("control-plane/pki/ca.crt"));
-  if (!token || !ca) return fail(ErrorKind::not_found, "the lab's credentials cannot be read; is it up? See: homeostat-lab status");
+  if (!token || !ca)
+    return fail(ErrorKind::not_found, "the lab's credentials cannot be read; is it up? See: homeostat-lab status");
   io::TlsOptions tls;
   tls.ca_pem = *ca;
   auto transport = io::make_curl_transport(tls);
@@ -114,18 +128,24 @@ Result<std::string> call_provider(const LabConfig& config, const std::string& me
   request.headers = {{"Authorization", "Bearer " + *token}, {"Content-Type", "application/json"}};
   request.body = body;
   auto answer = transport->send(request, {});
-  if (!answer) return fail(answer.error().kind, "the lab's supervisor does not answer (" + answer.error().message + "); see: homeostat-lab status");
+  if (!answer)
+    return fail(answer.error().kind,
+                "the lab's supervisor does not answer (" + answer.error().message + "); see: homeostat-lab status");
   if (answer->status / 100 == 2) return answer->body;
   boost::system::error_code error;
   auto parsed = json::parse(answer->body, error);
   auto* message = error ? nullptr : parsed.find_pointer("/error/message", error);
   return fail(answer->status == 404 ? ErrorKind::not_found : ErrorKind::invalid,
-              message != nullptr && message->is_string() ? std::string(message->get_string()) : "the lab answered with status " + std::to_string(answer->status));
+              message != nullptr && message->is_string()
+                  ? std::string(message->get_string())
+                  : "the lab answered with status " + std::to_string(answer->status));
 }
 
 Result<void> load_images(LabConfig config, const std::string& folder) {
   auto images = read_images(folder);
   if (!images) return std::unexpected(images.error());
+  auto prepared = ensure_template(config, *images, [](const std::string& line) { std::printf("%s\n", line.c_str()); });
+  if (!prepared) return std::unexpected(prepared.error());
   std::vector<Image> known;
   if (auto before = read_images(config.images)) known = *before;
   config.images = folder;
@@ -139,7 +159,8 @@ Result<void> load_images(LabConfig config, const std::string& folder) {
       if (!record || !alive(*record)) continue;
       auto socket = "/proc/" + std::to_string(record->pid) + "/root/run/containerd/containerd.sock";
       std::printf("%s: importing %s\n", name.c_str(), image.name.c_str());
-      auto done = io::run_ok({"ctr", "--address", socket, "-n", "k8s.io", "images", "import", image.file}, {.timeout = Duration(600'000)});
+      auto done = io::run_ok({"ctr", "--address", socket, "-n", "k8s.io", "images", "import", image.file},
+                             {.timeout = Duration(600'000)});
       if (!done) return std::unexpected(done.error());
     }
   }

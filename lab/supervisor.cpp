@@ -64,13 +64,15 @@ Result<int> claim_serve(const LabConfig& config) {
     ::close(fd);
     return fail(ErrorKind::already_exists, "a supervisor for " + config.state + " runs already");
   }
-  if (auto recorded = write_record(serve_record(config), ::getpid()); !recorded) return std::unexpected(recorded.error());
+  if (auto recorded = write_record(serve_record(config), ::getpid()); !recorded)
+    return std::unexpected(recorded.error());
   return fd;
 }
 
 Supervisor::Supervisor(LabConfig config)
     : config_(std::move(config)),
-      progress_(config_.path("progress.json"), {network_step, images_step, control_plane_step, objects_step, provider_step, machine_step}),
+      progress_(config_.path("progress.json"),
+                {network_step, images_step, control_plane_step, objects_step, provider_step, machine_step}),
       book_([this](const Machine& machine) { return save_machine(config_, machine); },
             [this](const std::string& name) { (void)remove_tree(config_.machine(name)); }) {}
 
@@ -94,8 +96,10 @@ Result<void> Supervisor::run(std::stop_token stop) {
 Result<void> Supervisor::step(std::string_view name, const std::function<Result<void>()>& action) {
   progress_.set(name, "running");
   auto done = action();
-  if (done) progress_.set(name, "done");
-  else progress_.set(name, "failed", done.error().message);
+  if (done)
+    progress_.set(name, "done");
+  else
+    progress_.set(name, "failed", done.error().message);
   io::log_info("step of the start", {{"step", std::string(name)}, {"outcome", done ? "done" : done.error().message}});
   return done;
 }
@@ -112,10 +116,11 @@ Result<void> Supervisor::bring_up(std::stop_token stop) {
   });
   auto rest = [&]() -> Result<void> {
     if (auto done = step(network_step, [this] { return make_bridge(config_); }); !done) return done;
-    if (auto done = step(control_plane_step, [&]() -> Result<void> {
-          if (auto started = start_control_plane(); !started) return started;
-          return wait_for_api(stop);
-        });
+    if (auto done = step(control_plane_step,
+                         [&]() -> Result<void> {
+                           if (auto started = start_control_plane(); !started) return started;
+                           return wait_for_api(stop);
+                         });
         !done)
       return done;
     if (auto done = step(objects_step, [this] { return apply_bootstrap(); }); !done) return done;
@@ -170,7 +175,8 @@ Result<void> Supervisor::wait_for_api(std::stop_token stop) {
     pause(milliseconds(100), stop);
   }
   if (stop.stop_requested()) return fail(ErrorKind::cancelled, "stopped");
-  return fail(ErrorKind::timeout, "the API server did not become ready (" + last + "); its log is " + config_.path("control-plane/log/kube-apiserver.log"));
+  return fail(ErrorKind::timeout, "the API server did not become ready (" + last + "); its log is " +
+                                      config_.path("control-plane/log/kube-apiserver.log"));
 }
 
 Result<void> Supervisor::apply_bootstrap() {
@@ -178,8 +184,9 @@ Result<void> Supervisor::apply_bootstrap() {
   if (!manifests) return std::unexpected(manifests.error());
   std::string last;
   for (int tries = 0; tries < 20; ++tries) {  // the default namespaces and roles appear a moment after /readyz
-    auto applied = io::run_ok({config_.tool("kubectl"), "--kubeconfig", config_.path("kubeconfig"), "--cache-dir", config_.path("kubectl-cache"), "apply",
-                               "--server-side", "--force-conflicts", "--field-manager=homeostat-lab", "-f", "-"},
+    auto applied = io::run_ok({config_.tool("kubectl"), "--kubeconfig", config_.path("kubeconfig"), "--cache-dir",
+                               config_.path("kubectl-cache"), "apply", "--server-side", "--force-conflicts",
+                               "--field-manager=homeostat-lab", "-f", "-"},
                               {.input = *manifests, .timeout = Duration(30'000)});
     if (applied) return {};
     last = applied.error().message;
@@ -193,13 +200,17 @@ void Supervisor::restore_machines() {
   for (const auto& name : list_folder(config_.path("machines"))) {
     auto text = read_file(config_.machine(name) + "/machine.json");
     auto machine = text ? parse_machine_record(*text) : Result<Machine>(std::unexpected(text.error()));
-    if (machine) machines.push_back(std::move(*machine));
-    else io::log_error("a machine's record cannot be read; the machine is left alone", {{"machine", name}, {"error", machine.error().message}});
+    if (machine)
+      machines.push_back(std::move(*machine));
+    else
+      io::log_error("a machine's record cannot be read; the machine is left alone",
+                    {{"machine", name}, {"error", machine.error().message}});
   }
   auto names = machines;
   book_.restore(std::move(machines));
   for (const auto& machine : names) {
-    io::log_info("known machine", {{"machine", machine.order.name}, {"state", std::string(to_string(machine.state))},
+    io::log_info("known machine", {{"machine", machine.order.name},
+                                   {"state", std::string(to_string(machine.state))},
                                    {"runs", machine_runs(config_, machine.order.name) ? "adopted" : "no"}});
     enqueue(machine.order.name);
   }
@@ -230,7 +241,8 @@ Result<void> Supervisor::open_provider_api() {
   auto server = io::HttpServer::start(options, [this](const io::ServerRequest& request) {
     auto response = api_->handle(request);
     if (request.method != "GET")
-      io::log_info("provider API", {{"method", request.method}, {"path", request.path}, {"status", std::to_string(response.status)}});
+      io::log_info("provider API",
+                   {{"method", request.method}, {"path", request.path}, {"status", std::to_string(response.status)}});
     return response;
   });
   if (!server) return std::unexpected(server.error());
@@ -252,15 +264,18 @@ Result<void> Supervisor::order_system_machine() {
 Result<void> Supervisor::wait_for_system_machine(std::stop_token stop) {
   for (int tries = 0; tries < 300 && !stop.stop_requested(); ++tries) {
     auto machine = book_.find(system_machine);
-    if (machine && machine->state == MachineState::failed) return fail(ErrorKind::internal, "the system machine cannot be made: " + machine->message);
-    auto ready = io::run_ok({config_.tool("kubectl"), "--kubeconfig", config_.path("kubeconfig"), "--cache-dir", config_.path("kubectl-cache"), "get", "node",
-                             std::string(system_machine), "--ignore-not-found", "-o", R"(jsonpath={.status.conditions[?(@.type=="Ready")].status})"},
+    if (machine && machine->state == MachineState::failed)
+      return fail(ErrorKind::internal, "the system machine cannot be made: " + machine->message);
+    auto ready = io::run_ok({config_.tool("kubectl"), "--kubeconfig", config_.path("kubeconfig"), "--cache-dir",
+                             config_.path("kubectl-cache"), "get", "node", std::string(system_machine),
+                             "--ignore-not-found", "-o", R"(jsonpath={.status.conditions[?(@.type=="Ready")].status})"},
                             {.timeout = Duration(10'000)}, stop);
     if (ready && *ready == "True") return {};
     pause(milliseconds(200), stop);
   }
   if (stop.stop_requested()) return fail(ErrorKind::cancelled, "stopped");
-  return fail(ErrorKind::timeout, "the system machine did not become Ready; its logs are in " + config_.machine(system_machine) + "/log");
+  return fail(ErrorKind::timeout,
+              "the system machine did not become Ready; its logs are in " + config_.machine(system_machine) + "/log");
 }
 
 Result<std::string> Supervisor::current_template() {
@@ -278,7 +293,8 @@ Result<std::string> Supervisor::current_template() {
 std::string Supervisor::no_room() const {
   auto free = free_bytes(config_.state);
   if (free < 0 || free >= machine_disk_bytes) return {};
-  return "the disk under " + config_.state + " is nearly full (" + std::to_string(free >> 20) + " MiB free); free some space there";
+  return "the disk under " + config_.state + " is nearly full (" + std::to_string(free >> 20) +
+         " MiB free); free some space there";
 }
 
 std::shared_ptr<std::mutex> Supervisor::lock_of(const std::string& name) {
@@ -342,7 +358,9 @@ void Supervisor::work_on(const std::string& name) {
   if (machine->state == MachineState::deleting) {
     auto gone = fence_machine(config_, name);
     if (gone) gone = clean_up_machine(config_, *machine);
-    if (!gone) return io::log_error("a machine cannot be removed; trying again", {{"machine", name}, {"error", gone.error().message}});
+    if (!gone)
+      return io::log_error("a machine cannot be removed; trying again",
+                           {{"machine", name}, {"error", gone.error().message}});
     book_.forget(name);
     return io::log_info("machine removed", {{"machine", name}});
   }
@@ -361,12 +379,14 @@ void Supervisor::look_after_zones(std::stop_token stop) {
   while (!stop.stop_requested()) {
     pause(milliseconds(1'000), stop);
     for (const auto& machine : book_.list())
-      if (machine.state != MachineState::failed && (machine.state != MachineState::running || !machine_runs(config_, machine.order.name)))
+      if (machine.state != MachineState::failed &&
+          (machine.state != MachineState::running || !machine_runs(config_, machine.order.name)))
         enqueue(machine.order.name);
     auto record = read_record(config_.record(control_plane_zone));
     if ((record && alive(*record)) || stop.stop_requested()) continue;
     io::log_warn("the control plane's zone has ended; starting it again");
-    if (auto started = start_control_plane(); !started) io::log_error("the control plane cannot be started", {{"error", started.error().message}});
+    if (auto started = start_control_plane(); !started)
+      io::log_error("the control plane cannot be started", {{"error", started.error().message}});
   }
 }
 

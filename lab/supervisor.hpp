@@ -1,5 +1,5 @@
-// `homeostat-lab serve`: brings up what is missing, keeps it up, makes and ends machines on order. Everything that it knows is on
-// disk, so a kill -9 harms nothing: the next one adopts the zones that still run.
+// `homeostat-lab serve`: brings up what is missing, keeps it up, makes and ends machines on order. Everything that it
+// knows is on disk, so a kill -9 harms nothing: the next one adopts the zones that still run.
 #pragma once
 
 #include <condition_variable>

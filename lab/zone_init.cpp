@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <boost/json.hpp>
 #include <cerrno>
 #include <chrono>
-#include <boost/json.hpp>
 #include <cstring>
 #include <map>
 
@@ -35,7 +35,8 @@ std::unexpected<Error> system_error(const std::string& what) {
   return fail(ErrorKind::internal, what + ": " + std::strerror(errno));
 }
 
-// --- the zone's view of the file system -----------------------------------------------------------------------------------------
+// --- the zone's view of the file system
+// -----------------------------------------------------------------------------------------
 
 // A private copy of the host's mounts still pins the other zones' network namespaces: let go of them.
 void drop_foreign_namespaces() {
@@ -63,7 +64,8 @@ Result<void> make_device(const std::string& name, unsigned major, unsigned minor
 
 Result<void> private_dev(const ZoneSpec& spec) {
   if (::mount("tmpfs", "/dev", "tmpfs", MS_NOSUID, "mode=755,size=1m") != 0) return system_error("cannot mount /dev");
-  const ZoneDevice standard[] = {{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}, {"kmsg", 1, 11}};
+  const ZoneDevice standard[] = {{"null", 1, 3},    {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8},
+                                 {"urandom", 1, 9}, {"tty", 5, 0},  {"kmsg", 1, 11}};
   for (const auto& d : standard)
     if (auto made = make_device(d.name, d.major, d.minor, d.name == "kmsg" ? 0600 : 0666); !made) return made;
   for (const auto& d : spec.devices)
@@ -72,9 +74,13 @@ Result<void> private_dev(const ZoneSpec& spec) {
   if (::mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5") != 0 ||
       ::mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
     return system_error("cannot mount /dev/pts and /dev/shm");
-  ::mount("mqueue", "/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);  // not every kernel has it; nothing here needs it
-  const std::pair<const char*, const char*> links[] = {{"pts/ptmx", "/dev/ptmx"}, {"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"},
-                                                       {"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"}};
+  ::mount("mqueue", "/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+          nullptr);  // not every kernel has it; nothing here needs it
+  const std::pair<const char*, const char*> links[] = {{"pts/ptmx", "/dev/ptmx"},
+                                                       {"/proc/self/fd", "/dev/fd"},
+                                                       {"/proc/self/fd/0", "/dev/stdin"},
+                                                       {"/proc/self/fd/1", "/dev/stdout"},
+                                                       {"/proc/self/fd/2", "/dev/stderr"}};
   for (auto [to, at] : links)
     if (::symlink(to, at) != 0) return system_error(std::string("cannot make ") + at);
   return {};
@@ -92,7 +98,8 @@ Result<void> make_target(const ZoneMount& mount) {
 Result<void> do_mount(const ZoneMount& m) {
   if (auto made = make_target(m); !made) return made;
   if (m.kind == ZoneMount::Kind::tmpfs) {
-    if (::mount("tmpfs", m.target.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) return system_error("cannot mount a tmpfs at " + m.target);
+    if (::mount("tmpfs", m.target.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0)
+      return system_error("cannot mount a tmpfs at " + m.target);
     return {};
   }
   if (::mount(m.source.c_str(), m.target.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0)
@@ -103,19 +110,24 @@ Result<void> do_mount(const ZoneMount& m) {
 }
 
 Result<void> build_view(const ZoneSpec& spec) {
-  // Private first, so that nothing goes back to the host; then shared, so that the pods of a machine see its later mounts.
-  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return system_error("cannot separate the zone's mounts");
+  // Private first, so that nothing goes back to the host; then shared, so that the pods of a machine see its later
+  // mounts.
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return system_error("cannot separate the zone's mounts");
   drop_foreign_namespaces();
-  if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) return system_error("cannot mount /proc");
+  if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+    return system_error("cannot mount /proc");
   if (spec.own_dev)
     if (auto made = private_dev(spec); !made) return made;
   for (const auto& m : spec.mounts)
     if (auto made = do_mount(m); !made) return made;
-  if (::mount(nullptr, "/", nullptr, MS_REC | MS_SHARED, nullptr) != 0) return system_error("cannot share the zone's mounts");
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_SHARED, nullptr) != 0)
+    return system_error("cannot share the zone's mounts");
   if (::sethostname(spec.name.data(), spec.name.size()) != 0) return system_error("cannot set the host name");
   if (!spec.netns.empty()) {
     // Forwarding between pods, bridge and services; without redirects, which would teach others ways round this zone.
-    for (const char* key : {"ip_forward=1", "conf/all/send_redirects=0", "conf/default/send_redirects=0", "conf/eth0/send_redirects=0"}) {
+    for (const char* key :
+         {"ip_forward=1", "conf/all/send_redirects=0", "conf/default/send_redirects=0", "conf/eth0/send_redirects=0"}) {
       std::string_view setting = key;
       auto equals = setting.find('=');
       auto path = "/proc/sys/net/ipv4/" + std::string(setting.substr(0, equals));
@@ -128,7 +140,8 @@ Result<void> build_view(const ZoneSpec& spec) {
   return {};
 }
 
-// --- the loop that keeps the programs running -----------------------------------------------------------------------------------
+// --- the loop that keeps the programs running
+// -----------------------------------------------------------------------------------
 
 class Program {
  public:
@@ -158,7 +171,8 @@ class Program {
     drain();
     auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_).count();
     backoff_ms_ = next_backoff_ms(backoff_ms_, ran);
-    log_line((WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status)) : "ended with exit code " + std::to_string(WEXITSTATUS(status))) +
+    log_line((WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status))
+                                  : "ended with exit code " + std::to_string(WEXITSTATUS(status))) +
              ", starts again in " + std::to_string(backoff_ms_) + " ms");
     pid_ = -1, ++restarts_;
     next_start_ = now + std::chrono::milliseconds(backoff_ms_);
@@ -169,10 +183,14 @@ class Program {
     char buffer[16384];
     for (int rounds = 0; output_ >= 0 && rounds < 64; ++rounds) {
       ssize_t n = ::read(output_, buffer, sizeof buffer);
-      if (n > 0) log_text({buffer, static_cast<size_t>(n)});
-      else if (n < 0 && errno == EINTR) continue;
-      else if (n < 0 && errno == EAGAIN) return;
-      else ::close(output_), output_ = -1;
+      if (n > 0)
+        log_text({buffer, static_cast<size_t>(n)});
+      else if (n < 0 && errno == EINTR)
+        continue;
+      else if (n < 0 && errno == EAGAIN)
+        return;
+      else
+        ::close(output_), output_ = -1;
     }
   }
 
@@ -264,7 +282,9 @@ class Init {
   int timeout_ms(Clock::time_point now) const {
     auto wait = std::chrono::milliseconds(60'000);
     for (const auto& p : programs_)
-      if (auto due = p.due()) wait = std::min(wait, std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(*due - now)));
+      if (auto due = p.due())
+        wait = std::min(
+            wait, std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(*due - now)));
     return static_cast<int>(wait.count());
   }
 
@@ -285,7 +305,8 @@ class Init {
   void write_status() {
     boost::json::array list;
     for (const auto& p : programs_)
-      list.push_back(boost::json::object{{"name", p.spec().name}, {"running", p.pid() > 0}, {"pid", p.pid()}, {"restarts", p.restarts()}});
+      list.push_back(boost::json::object{
+          {"name", p.spec().name}, {"running", p.pid() > 0}, {"pid", p.pid()}, {"restarts", p.restarts()}});
     auto text = boost::json::serialize(boost::json::object{{"programs", list}});
     if (text == last_status_) return;
     if (write_file(status_path_, text + "\n")) last_status_ = text;
@@ -331,7 +352,8 @@ Result<void> enter(const ZoneSpec& spec) {
     ::close(fd);
     if (entered != 0) return system_error("cannot enter the network namespace " + spec.netns);
   }
-  if (::unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) != 0) return system_error("cannot make the zone's namespaces");
+  if (::unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) != 0)
+    return system_error("cannot make the zone's namespaces");
   return {};
 }
 
@@ -356,7 +378,8 @@ Result<void> start(const ZoneSpec& spec) {
   if (n == 1 && answer[0] == '+') return {};
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
-  return fail(ErrorKind::internal, n > 0 ? std::string(answer, static_cast<size_t>(n)) : "the zone's first process did not report within 10 s");
+  return fail(ErrorKind::internal, n > 0 ? std::string(answer, static_cast<size_t>(n))
+                                         : "the zone's first process did not report within 10 s");
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace {
 
 json::array strings(const std::vector<std::string>& from) { return json::array(from.begin(), from.end()); }
 
-// Throws boost::system::system_error or std::exception on a shape that is not ours; parse_zone_spec turns that into an Error.
+// Throws boost::system::system_error or std::exception on a shape that is not ours; parse_zone_spec turns that into an
+// Error.
 std::string text(const json::object& object, std::string_view key) { return std::string(object.at(key).as_string()); }
 
 std::vector<std::string> texts(const json::object& object, std::string_view key) {
@@ -47,13 +48,25 @@ ZoneSpec convert(const json::object& o) {
 std::string to_json(const ZoneSpec& spec) {
   json::array mounts, devices, programs;
   for (const auto& m : spec.mounts)
-    mounts.push_back(json::object{{"kind", m.kind == ZoneMount::Kind::tmpfs ? "tmpfs" : "bind"}, {"source", m.source}, {"target", m.target}, {"readOnly", m.read_only}});
-  for (const auto& d : spec.devices) devices.push_back(json::object{{"name", d.name}, {"major", d.major}, {"minor", d.minor}});
+    mounts.push_back(json::object{{"kind", m.kind == ZoneMount::Kind::tmpfs ? "tmpfs" : "bind"},
+                                  {"source", m.source},
+                                  {"target", m.target},
+                                  {"readOnly", m.read_only}});
+  for (const auto& d : spec.devices)
+    devices.push_back(json::object{{"name", d.name}, {"major", d.major}, {"minor", d.minor}});
   for (const auto& p : spec.programs)
-    programs.push_back(json::object{{"name", p.name}, {"argv", strings(p.argv)}, {"env", strings(p.env)}, {"waitFor", p.wait_for}});
-  return json::serialize(json::object{{"name", spec.name}, {"netns", spec.netns}, {"cgroup", spec.cgroup}, {"record", spec.record},
-                                      {"folder", spec.folder}, {"ownDev", spec.own_dev}, {"mounts", mounts}, {"devices", devices},
-                                      {"programs", programs}}) + "\n";
+    programs.push_back(
+        json::object{{"name", p.name}, {"argv", strings(p.argv)}, {"env", strings(p.env)}, {"waitFor", p.wait_for}});
+  return json::serialize(json::object{{"name", spec.name},
+                                      {"netns", spec.netns},
+                                      {"cgroup", spec.cgroup},
+                                      {"record", spec.record},
+                                      {"folder", spec.folder},
+                                      {"ownDev", spec.own_dev},
+                                      {"mounts", mounts},
+                                      {"devices", devices},
+                                      {"programs", programs}}) +
+         "\n";
 }
 
 Result<ZoneSpec> parse_zone_spec(std::string_view text) {

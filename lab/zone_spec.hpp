@@ -31,8 +31,9 @@ struct ZoneDevice {  // character device of the zone's own /dev
 
 struct ZoneSpec {
   std::string name = {};
-  std::string netns = {};   // path under /run/netns; "": the host's network
-  std::string cgroup = {};  // "/lab-x": the zone's own processes run in its child "system"; "": stay where the caller is
+  std::string netns = {};  // path under /run/netns; "": the host's network
+  std::string cgroup =
+      {};  // "/lab-x": the zone's own processes run in its child "system"; "": stay where the caller is
   std::string record = {};  // file that will hold the first process's pid and start time
   std::string folder = {};  // logs go to folder/log, the status to folder/status.json
   bool own_dev = false;     // a private /dev with the standard nodes and `devices`
@@ -44,7 +45,8 @@ struct ZoneSpec {
 std::string to_json(const ZoneSpec& spec);
 Result<ZoneSpec> parse_zone_spec(std::string_view text);
 
-// Start of the next try after a program ended: soon at first, at most every 5 s; a run of 10 s or more forgets the past.
+// Start of the next try after a program ended: soon at first, at most every 5 s; a run of 10 s or more forgets the
+// past.
 int next_backoff_ms(int last_backoff_ms, long long ran_ms);
 
 }  // namespace homeostat::lab

@@ -12,7 +12,8 @@ using namespace homeostat::lab;
 
 TEST_CASE("a zone's specification survives the way through its file") {
   ZoneSpec spec;
-  spec.name = "m-1", spec.netns = "/run/netns/hl-m-1", spec.cgroup = "/lab-m-1", spec.record = "/r.json", spec.folder = "/f", spec.own_dev = true;
+  spec.name = "m-1", spec.netns = "/run/netns/hl-m-1", spec.cgroup = "/lab-m-1", spec.record = "/r.json",
+  spec.folder = "/f", spec.own_dev = true;
   spec.mounts = {{ZoneMount::Kind::tmpfs, "", "/run", false}, {ZoneMount::Kind::bind, "/a b", "/c\"d", true}};
   spec.devices = {{"nvidia0", 1, 3}};
   spec.programs = {{"p", {"/bin/p", "--flag=x y"}, {"A=b"}, "/socket"}};

@@ -153,7 +153,8 @@ Result<void> kill_zone(const std::string& record_path, Duration timeout) {
       int ready = ::poll(&ended, 1, static_cast<int>(timeout.count()));
       ::close(fd);
       if (ready <= 0)
-        return fail(ErrorKind::timeout, "process " + std::to_string(record->pid) + " of " + record_path + " did not end within " + format_duration(timeout));
+        return fail(ErrorKind::timeout, "process " + std::to_string(record->pid) + " of " + record_path +
+                                            " did not end within " + format_duration(timeout));
     } else if (fd >= 0) {
       ::close(fd);
     }
@@ -170,7 +171,8 @@ Result<void> make_netns(const std::string& path) {
   // unshare changes the calling thread only; the file keeps the namespace once the thread has gone.
   std::thread maker([&] {
     auto own = "/proc/self/task/" + std::to_string(::gettid()) + "/ns/net";
-    if (::unshare(CLONE_NEWNET) != 0 || ::mount(own.c_str(), path.c_str(), "none", MS_BIND, nullptr) != 0) error = std::strerror(errno);
+    if (::unshare(CLONE_NEWNET) != 0 || ::mount(own.c_str(), path.c_str(), "none", MS_BIND, nullptr) != 0)
+      error = std::strerror(errno);
   });
   maker.join();
   if (error.empty()) return {};
@@ -204,7 +206,8 @@ Result<void> make_cgroup(const std::string& path) {
 
 Result<void> join_cgroup(const std::string& path) {
   for (const auto& hierarchy : hierarchies())
-    if (auto joined = write_existing(hierarchy + path + "/cgroup.procs", std::to_string(::getpid())); !joined) return joined;
+    if (auto joined = write_existing(hierarchy + path + "/cgroup.procs", std::to_string(::getpid())); !joined)
+      return joined;
   return {};
 }
 
@@ -234,7 +237,9 @@ std::vector<pid_t> processes_in_netns(const std::string& path) {
     pid_t pid = 0;
     auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (error != std::errc{} || end != name.data() + name.size()) continue;
-    if (::stat(("/proc/" + name + "/ns/net").c_str(), &own) != 0 || own.st_ino != wanted.st_ino || own.st_dev != wanted.st_dev) continue;
+    if (::stat(("/proc/" + name + "/ns/net").c_str(), &own) != 0 || own.st_ino != wanted.st_ino ||
+        own.st_dev != wanted.st_dev)
+      continue;
     if (auto stat = stat_line(pid); stat && !zombie(*stat)) found.push_back(pid);
   }
   return found;

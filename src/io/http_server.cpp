@@ -29,7 +29,8 @@ ServerRequest convert(const httplib::Request& from) {
 
 class Server final : public HttpServer {
  public:
-  Server(std::unique_ptr<httplib::Server> server, Handler handler) : server_(std::move(server)), handler_(std::move(handler)) {}
+  Server(std::unique_ptr<httplib::Server> server, Handler handler)
+      : server_(std::move(server)), handler_(std::move(handler)) {}
   ~Server() override { stop(); }
 
   Result<void> listen(const HttpServerOptions& options) {
@@ -49,7 +50,9 @@ class Server final : public HttpServer {
     server_->Get(any, serve).Post(any, serve).Put(any, serve).Patch(any, serve).Delete(any, serve).Options(any, serve);
     if (options.port == 0) {
       port_ = server_->bind_to_any_port(options.address);
-      if (port_ <= 0) return fail(ErrorKind::invalid, "cannot listen on " + options.address + ": the address is not one of this machine's");
+      if (port_ <= 0)
+        return fail(ErrorKind::invalid,
+                    "cannot listen on " + options.address + ": the address is not one of this machine's");
     } else {
       port_ = options.port;
       if (!server_->bind_to_port(options.address, port_))
@@ -58,7 +61,8 @@ class Server final : public HttpServer {
     }
     thread_ = std::thread([this] { server_->listen_after_bind(); });
     // The socket listens already; but stop() is heard only once the loop runs.
-    for (int tries = 0; tries < 5000 && !server_->is_running(); ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int tries = 0; tries < 5000 && !server_->is_running(); ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return {};
   }
 
@@ -86,7 +90,8 @@ class Server final : public HttpServer {
     if (!result.stream) return response.set_content(result.body, result.content_type);
     response.set_chunked_content_provider(
         result.content_type, [this, stream = std::move(result.stream)](size_t, httplib::DataSink& sink) {
-          bool more = !stopping_ && stream([&sink](std::string_view chunk) { return sink.write(chunk.data(), chunk.size()); });
+          bool more =
+              !stopping_ && stream([&sink](std::string_view chunk) { return sink.write(chunk.data(), chunk.size()); });
           if (!more) sink.done();
           return true;
         });
@@ -103,9 +108,10 @@ Result<std::unique_ptr<httplib::Server>> make_tls_server(const HttpServerOptions
   using Bio = std::unique_ptr<BIO, decltype(&BIO_free_all)>;
   Bio cert_bio(BIO_new_mem_buf(options.cert_pem.data(), static_cast<int>(options.cert_pem.size())), BIO_free_all);
   Bio key_bio(BIO_new_mem_buf(options.key_pem.data(), static_cast<int>(options.key_pem.size())), BIO_free_all);
-  std::unique_ptr<X509, decltype(&X509_free)> cert(PEM_read_bio_X509(cert_bio.get(), nullptr, nullptr, nullptr), X509_free);
-  std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr),
-                                                          EVP_PKEY_free);
+  std::unique_ptr<X509, decltype(&X509_free)> cert(PEM_read_bio_X509(cert_bio.get(), nullptr, nullptr, nullptr),
+                                                   X509_free);
+  std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
   if (!cert || !key) return fail(ErrorKind::invalid, "the server's certificate or key cannot be read as PEM");
   auto server = std::make_unique<httplib::SSLServer>(cert.get(), key.get());
   if (!server->is_valid()) return fail(ErrorKind::invalid, "the server's certificate and key do not belong together");

@@ -1,5 +1,6 @@
-// A small HTTP or HTTPS server: one handler for every request, run on a bounded set of threads. Who may call is the handler's
-// decision. Bodies, heads and waits are bounded; a connection that exceeds a bound is answered or closed, never waited for.
+// A small HTTP or HTTPS server: one handler for every request, run on a bounded set of threads. Who may call is the
+// handler's decision. Bodies, heads and waits are bounded; a connection that exceeds a bound is answered or closed,
+// never waited for.
 #pragma once
 
 #include <functional>
@@ -31,14 +32,15 @@ struct ServerResponse {
   std::string content_type = "application/json";
   std::string body = {};
   Headers headers;
-  // When set, body is ignored and this is called again and again with a writer until it returns false; a writer that returns
-  // false says that the client has gone. Each call must return within a second or so, or stop() has to wait for it.
+  // When set, body is ignored and this is called again and again with a writer until it returns false; a writer that
+  // returns false says that the client has gone. Each call must return within a second or so, or stop() has to wait for
+  // it.
   std::function<bool(const std::function<bool(std::string_view)>& write)> stream = {};
 };
 
 struct HttpServerOptions {
   std::string address = "127.0.0.1";
-  int port = 0;  // 0: any free one, see port()
+  int port = 0;                             // 0: any free one, see port()
   std::string cert_pem = {}, key_pem = {};  // both empty: plain HTTP
   size_t max_body_bytes = 1u << 20;
   size_t threads = 16;  // connections served at once; a stream holds one
@@ -47,7 +49,8 @@ struct HttpServerOptions {
 
 class HttpServer {
  public:
-  using Handler = std::function<ServerResponse(const ServerRequest&)>;  // called from many threads; an exception becomes a 500
+  using Handler =
+      std::function<ServerResponse(const ServerRequest&)>;  // called from many threads; an exception becomes a 500
 
   // Listens when it returns. invalid: bad certificate or address; already_exists: the port is taken.
   static Result<std::unique_ptr<HttpServer>> start(const HttpServerOptions& options, Handler handler);

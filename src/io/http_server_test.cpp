@@ -16,7 +16,9 @@ io::ServerResponse echo(const io::ServerRequest& request) {
   response.body = request.method + " " + request.path + " " + std::string(request.query_value("q")) + " " +
                   std::string(request.header("x-one")) + " " + request.body;
   if (request.path == "/stream") {
-    response.stream = [n = 0](const auto& write) mutable { return write("chunk" + std::to_string(n) + "\n") && ++n < 3; };
+    response.stream = [n = 0](const auto& write) mutable {
+      return write("chunk" + std::to_string(n) + "\n") && ++n < 3;
+    };
   }
   return response;
 }

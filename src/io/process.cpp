@@ -33,8 +33,12 @@ struct Pipe {
     read = fds[0], write = fds[1];
     return true;
   }
-  void close_read() { if (read >= 0) ::close(read), read = -1; }
-  void close_write() { if (write >= 0) ::close(write), write = -1; }
+  void close_read() {
+    if (read >= 0) ::close(read), read = -1;
+  }
+  void close_write() {
+    if (write >= 0) ::close(write), write = -1;
+  }
 };
 
 // Everything that the child needs, made before fork(): between fork and exec only async-signal-safe calls are allowed.
@@ -75,11 +79,13 @@ int open_stdio(const std::string& path, int number) {
   ::_exit(127);
 }
 
-Result<std::pair<pid_t, int>> launch(const std::vector<std::string>& argv, const SpawnOptions& options, std::array<int, 3> stdio) {
+Result<std::pair<pid_t, int>> launch(const std::vector<std::string>& argv, const SpawnOptions& options,
+                                     std::array<int, 3> stdio) {
   if (argv.empty() || argv[0].empty()) return fail(ErrorKind::invalid, "no program was named");
   ChildPlan plan;
   plan.path = argv[0].find('/') == std::string::npos ? find_program(argv[0]) : argv[0];
-  if (plan.path.empty()) return fail(ErrorKind::not_found, "the program '" + argv[0] + "' is not installed (not found in PATH)");
+  if (plan.path.empty())
+    return fail(ErrorKind::not_found, "the program '" + argv[0] + "' is not installed (not found in PATH)");
   for (const auto& a : argv) plan.argv.push_back(const_cast<char*>(a.c_str()));
   plan.argv.push_back(nullptr);
   if (options.env) {
@@ -187,7 +193,8 @@ std::string find_program(std::string_view name) {
     if (candidate.empty()) continue;
     candidate.append("/").append(name);
     struct stat info;
-    if (::access(candidate.c_str(), X_OK) == 0 && ::stat(candidate.c_str(), &info) == 0 && S_ISREG(info.st_mode)) return candidate;
+    if (::access(candidate.c_str(), X_OK) == 0 && ::stat(candidate.c_str(), &info) == 0 && S_ISREG(info.st_mode))
+      return candidate;
   }
   return {};
 }
@@ -256,13 +263,18 @@ Result<RunResult> run(const std::vector<std::string>& argv, const RunOptions& op
   bool open = true, ended = false;
   while (!ended && !abort) {
     int wait_ms = std::min(remaining_ms(deadline), open ? look_every_ms : 5);
-    if (open) open = mover.round(wait_ms);
-    else ::poll(nullptr, 0, wait_ms);
+    if (open)
+      open = mover.round(wait_ms);
+    else
+      ::poll(nullptr, 0, wait_ms);
     ended = ::waitpid(pid, &status, WNOHANG) == pid;
     if (ended) break;
-    if (stop.stop_requested()) abort = Error{ErrorKind::cancelled, "'" + argv[0] + "' was cancelled", {}};
+    if (stop.stop_requested())
+      abort = Error{ErrorKind::cancelled, "'" + argv[0] + "' was cancelled", {}};
     else if (remaining_ms(deadline) == 0)
-      abort = Error{ErrorKind::timeout, "'" + argv[0] + "' did not end within " + format_duration(options.timeout) + " and was killed", {}};
+      abort = Error{ErrorKind::timeout,
+                    "'" + argv[0] + "' did not end within " + format_duration(options.timeout) + " and was killed",
+                    {}};
   }
   if (abort) {
     ::kill(pid, SIGKILL);
@@ -275,7 +287,8 @@ Result<RunResult> run(const std::vector<std::string>& argv, const RunOptions& op
     if (!mover.result.truncated && before == mover.result.out.size() + mover.result.err.size()) break;
   }
   timespec zero{};
-  ::sigtimedwait(&pipe_signal, nullptr, &zero);  // takes a SIGPIPE that is pending, so that unblocking does not deliver it
+  ::sigtimedwait(&pipe_signal, nullptr,
+                 &zero);  // takes a SIGPIPE that is pending, so that unblocking does not deliver it
   ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
   if (abort) return std::unexpected(*abort);
   mover.result.status = decode(status);
@@ -290,7 +303,8 @@ Result<std::string> run_ok(const std::vector<std::string>& argv, const RunOption
   for (const auto& a : argv) command += (command.empty() ? "" : " ") + a;
   if (command.size() > 200) command = command.substr(0, 200) + "...";
   auto detail = last_lines(result->err.empty() ? result->out : result->err);
-  return fail(ErrorKind::internal, "'" + command + "' failed with " + to_string(result->status) + (detail.empty() ? "" : ": " + detail));
+  return fail(ErrorKind::internal,
+              "'" + command + "' failed with " + to_string(result->status) + (detail.empty() ? "" : ": " + detail));
 }
 
 }  // namespace homeostat::io

@@ -1,5 +1,6 @@
-// Other programs: started with an argument vector (never a shell string), waited for with a bound. Safe from any thread; a Process
-// belongs to one thread at a time. Descriptors of this process are not inherited by the child, apart from the stdio asked for.
+// Other programs: started with an argument vector (never a shell string), waited for with a bound. Safe from any
+// thread; a Process belongs to one thread at a time. Descriptors of this process are not inherited by the child, apart
+// from the stdio asked for.
 #pragma once
 
 #include <sys/types.h>
@@ -27,10 +28,10 @@ std::string to_string(const ExitStatus& status);
 struct SpawnOptions {
   std::optional<std::vector<std::string>> env = {};  // NAME=value; nullopt: this process's own
   std::string cwd = {};                              // "": unchanged
-  std::string stdin_path = "/dev/null";         // "": inherited, as below
+  std::string stdin_path = "/dev/null";              // "": inherited, as below
   std::string stdout_path = {};                      // appended to, mode 0640
   std::string stderr_path = {};                      // may be the same file
-  bool new_session = false;                     // setsid: survives the terminal, leads its own process group
+  bool new_session = false;                          // setsid: survives the terminal, leads its own process group
 };
 
 class Process {
@@ -69,12 +70,14 @@ struct RunResult {
   bool truncated = false;
 };
 
-// Runs to the end and captures. Errors: not_found, timeout and cancelled (the program was killed), internal. A program that ended
-// with a failure is a value: look at status.
+// Runs to the end and captures. Errors: not_found, timeout and cancelled (the program was killed), internal. A program
+// that ended with a failure is a value: look at status.
 Result<RunResult> run(const std::vector<std::string>& argv, const RunOptions& options = {}, std::stop_token stop = {});
 
-// run(), where a failing status is an error too: its message carries the command and the last lines of stderr. Gives stdout.
-Result<std::string> run_ok(const std::vector<std::string>& argv, const RunOptions& options = {}, std::stop_token stop = {});
+// run(), where a failing status is an error too: its message carries the command and the last lines of stderr. Gives
+// stdout.
+Result<std::string> run_ok(const std::vector<std::string>& argv, const RunOptions& options = {},
+                           std::stop_token stop = {});
 
 // The path of a program as PATH finds it; "" when it is not there.
 std::string find_program(std::string_view name);

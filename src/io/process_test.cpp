@@ -68,7 +68,8 @@ TEST_CASE("what cannot be started says why") {
 TEST_CASE("a spawned program writes to its file, is waited for with a bound and can be killed") {
   char name[] = "/tmp/process-test-XXXXXX";
   ::close(::mkstemp(name));
-  auto child = io::Process::spawn({"sh", "-c", "echo out; echo err >&2; exec sleep 30"}, {.stdout_path = name, .stderr_path = name, .new_session = true});
+  auto child = io::Process::spawn({"sh", "-c", "echo out; echo err >&2; exec sleep 30"},
+                                  {.stdout_path = name, .stderr_path = name, .new_session = true});
   REQUIRE(child);
   CHECK_FALSE(child->wait(Duration(200)));
   CHECK(::getsid(child->pid()) == child->pid());

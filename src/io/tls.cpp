@@ -80,7 +80,8 @@ Result<Cert> blank(EVP_PKEY* key, std::chrono::hours validity) {
   BigNumber serial(BN_new());
   if (!cert || !serial || BN_rand(serial.get(), 127, BN_RAND_TOP_ANY, BN_RAND_BOTTOM_ANY) != 1 ||
       BN_to_ASN1_INTEGER(serial.get(), X509_get_serialNumber(cert.get())) == nullptr ||
-      X509_set_version(cert.get(), X509_VERSION_3) != 1 || X509_gmtime_adj(X509_getm_notBefore(cert.get()), -backdate_s) == nullptr ||
+      X509_set_version(cert.get(), X509_VERSION_3) != 1 ||
+      X509_gmtime_adj(X509_getm_notBefore(cert.get()), -backdate_s) == nullptr ||
       X509_time_adj_ex(X509_getm_notAfter(cert.get()), static_cast<int>(validity.count() / 24),
                        static_cast<long>(validity.count() % 24) * 3600, nullptr) == nullptr ||
       X509_set_pubkey(cert.get(), key) != 1)
@@ -156,8 +157,9 @@ Result<KeyPair> issue(const KeyPair& ca, const CertificateSpec& spec) {
   X509_NAME* subject = X509_get_subject_name(c);
   bool ok = true;
   for (const auto& organization : spec.organizations) ok = ok && add_name(subject, "O", organization);
-  ok = ok && add_name(subject, "CN", spec.common_name) && X509_set_issuer_name(c, X509_get_subject_name(ca_cert.get())) == 1 &&
-       add_usage(c, ca_cert.get(), spec) && (names->empty() || add_extension(c, ca_cert.get(), NID_subject_alt_name, *names));
+  ok = ok && add_name(subject, "CN", spec.common_name) &&
+       X509_set_issuer_name(c, X509_get_subject_name(ca_cert.get())) == 1 && add_usage(c, ca_cert.get(), spec) &&
+       (names->empty() || add_extension(c, ca_cert.get(), NID_subject_alt_name, *names));
   if (!ok) return openssl_error("cannot make a certificate for '" + spec.common_name + "'");
   return finish(std::move(*cert), key->get(), ca_key.get());
 }
@@ -171,7 +173,8 @@ Result<std::string> make_private_key() {
 Result<std::string> public_key(std::string_view private_key_pem) {
   Bio from(BIO_new_mem_buf(private_key_pem.data(), static_cast<int>(private_key_pem.size()))), to(BIO_new(BIO_s_mem()));
   Key key(from ? PEM_read_bio_PrivateKey(from.get(), nullptr, nullptr, nullptr) : nullptr);
-  if (!key || !to || PEM_write_bio_PUBKEY(to.get(), key.get()) != 1) return openssl_error("the private key cannot be read as PEM");
+  if (!key || !to || PEM_write_bio_PUBKEY(to.get(), key.get()) != 1)
+    return openssl_error("the private key cannot be read as PEM");
   return take(to.get());
 }
 

@@ -1,5 +1,5 @@
-// Keys and certificates: EC P-256 keys, a CA, and certificates that it signs. Pure computation in memory: nothing is read from or
-// written to disk, and no text of a key ever goes into an Error. Safe from any thread.
+// Keys and certificates: EC P-256 keys, a CA, and certificates that it signs. Pure computation in memory: nothing is
+// read from or written to disk, and no text of a key ever goes into an Error. Safe from any thread.
 #pragma once
 
 #include <chrono>

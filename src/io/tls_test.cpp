@@ -33,8 +33,12 @@ TEST_CASE("a certificate proves what its specification says, to those who trust 
   auto other = io::make_ca("other", 24h);
   REQUIRE(ca);
   REQUIRE(other);
-  auto server = io::issue(*ca, {.common_name = "api", .organizations = {"o1", "o2"}, .dns_names = {"api.local"}, .ips = {"10.77.0.2", "fd00::1"},
-                                .server = true, .validity = 48h});
+  auto server = io::issue(*ca, {.common_name = "api",
+                                .organizations = {"o1", "o2"},
+                                .dns_names = {"api.local"},
+                                .ips = {"10.77.0.2", "fd00::1"},
+                                .server = true,
+                                .validity = 48h});
   REQUIRE(server);
   CHECK(verify(ca->cert_pem, server->cert_pem, X509_PURPOSE_SSL_SERVER) == X509_V_OK);
   CHECK(verify(ca->cert_pem, server->cert_pem, X509_PURPOSE_SSL_CLIENT) == X509_V_ERR_INVALID_PURPOSE);
