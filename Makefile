@@ -63,6 +63,10 @@ sanitize: ## the same tests built by clang-19 with AddressSanitizer and Undefine
 	ninja -C build-sanitize -j$(JOBS)
 	ctest --test-dir build-sanitize --output-on-failure --no-tests=error -j$(JOBS) -LE e2e
 
+.PHONY: fuzz
+fuzz: ## half a minute of libFuzzer on each parser of foreign bytes
+	tests/fuzz/run
+
 .PHONY: bench
 bench: kubernetes images ## measure on the lab; BENCH=heal runs one group; writes build/bench.json (root)
 	bench/run $(BENCH)
