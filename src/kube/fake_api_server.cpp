@@ -745,12 +745,14 @@ FakeApiServer::Impl::Checked FakeApiServer::Impl::check_budgets(const Request& r
       healthy += is_healthy_pod(*other.object);
     }
     const auto allowed = allowed_disruptions(*record.object, expected, healthy);
+    // The disruption controller's verdict; before it, a real server asks to come back in 10 s, after it, it names no time.
+    const bool observed = io::find(*record.object, {"status", "disruptionsAllowed"}) != nullptr;
     if (allowed < 1)
       return std::unexpected(Refusal{429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
                                      {{{"reason", "DisruptionBudget"},
                                        {"message", fmt::format("The disruption budget {} needs {} healthy pods and has {} currently", key.name, healthy - allowed + 1, healthy)}}},
-                                     10});
-    if (!io::find(*record.object, {"status", "disruptionsAllowed"})) continue;
+                                     observed ? -1 : 10});
+    if (!observed) continue;
     json::object next = *record.object;
     io::set_at(next, {"status", "disruptionsAllowed"}, allowed - 1);
     const fake::Owners owners = record.owners;
@@ -765,11 +767,12 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::evict(Request& request) {
   if (found == request.kind->records.end()) return std::unexpected(not_found(request.call.resource, request.call.name));
   const json::object live = *found->second.object;
   const auto& options = io::object_at(request.body, {"deleteOptions"});
-  if (auto good = check_preconditions(request, live, io::object_at(options, {"preconditions"})); !good) return std::unexpected(good.error());
   const auto phase = io::string_at(live, {"status", "phase"});
   const bool counts = phase != "Succeeded" && phase != "Failed" && phase != "Pending" && !is_deleting(live);
   if (counts)
     if (auto allowed = check_budgets(request, live); !allowed) return std::unexpected(allowed.error());
+  // As the real server: the budget first, the preconditions when it deletes.
+  if (auto good = check_preconditions(request, live, io::object_at(options, {"preconditions"})); !good) return std::unexpected(good.error());
   delete_object(*request.kind, key, "Background", std::nullopt);
   record(request, live);
   return response_of(201, {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}});

@@ -91,7 +91,7 @@ Error error_of(int code, const Object& status, std::optional<Duration> retry_aft
   for (const auto& cause : io::array_at(status, {"details", "causes"})) {
     const auto text = io::string_at(cause, {"message"});
     if (!text.empty() && message.find(text) == message.npos && message.size() < 4000)
-      message += fmt::format(" ({}: {})", io::string_at(cause, {"field"}), text);
+      message += io::string_at(cause, {"field"}).empty() ? fmt::format(" ({})", text) : fmt::format(" ({}: {})", io::string_at(cause, {"field"}), text);
   }
   error.message = fmt::format("{}: {}", what, message);
   if (error.kind == ErrorKind::unauthorized) error.message += "; the credentials are missing, wrong or expired: renew them";
