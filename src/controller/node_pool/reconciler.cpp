@@ -57,6 +57,8 @@ Result<std::vector<PoolRepair>> read_open_repairs(kube::Client& client, const st
 // The first worker group of any SlurmCluster that names the pool, clusters in the order of their names.
 Result<std::string> read_workers(kube::Client& client, const std::string& pool) {
   auto objects = client.list(kube::resources::slurm_clusters, "", {});
+  // A cluster without Slurm has no such kind; its pools are kept whole all the same.
+  if (!objects && objects.error().kind == ErrorKind::not_found) return std::string();
   if (!objects) return std::unexpected(objects.error());
   std::ranges::sort(objects->items, {}, [](const kube::Object& object) { return kube::key_of(object); });
   for (const auto& object : objects->items)
