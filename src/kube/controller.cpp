@@ -9,7 +9,7 @@
 namespace homeostat::kube {
 
 Controller::Controller(std::string name, Reconciler& reconciler, io::Clock& clock, io::Random& random, ControllerOptions options)
-    : name_(std::move(name)), reconciler_(reconciler), clock_(clock), options_(options), queue_(clock, random) {}
+    : name_(std::move(name)), reconciler_(reconciler), options_(options), queue_(clock, random) {}
 
 void Controller::watch(Informer& informer, MapFunction map) {
   informers_.push_back(&informer);

@@ -60,7 +60,6 @@ class Controller {
 
   std::string name_;
   Reconciler& reconciler_;
-  io::Clock& clock_;
   ControllerOptions options_;
   WorkQueue queue_;
   std::vector<Informer*> informers_;
