@@ -67,7 +67,6 @@ class Program {
 
   io::SystemClock& clock() { return clock_; }
   io::SystemRandom& random() { return random_; }
-  const kube::ClientFactory& clients() const { return clients_; }
   std::string metrics() const { return render_metrics(pools_.store(), repairs_.store()); }
   bool synced() const { return repairs_.synced() && healths_.synced() && nodes_.synced() && pools_.synced(); }
 
@@ -228,7 +227,12 @@ int run(const Options& options) {
   election.ns = names::system_namespace;
   election.name = "homeostat-controller";
   election.identity = identity;
-  kube::LeaseElector elector(program.clients()(), election, program.clock(), program.random());
+  // Its calls are not cut off by the stop request: the lease is given back after everything else has ended.
+  kube::ClientOptions election_client;
+  election_client.user_agent = std::string(names::controller_manager) + "/" + HOMEOSTAT_VERSION;
+  election_client.request_timeout = Duration{5'000};
+  kube::LeaseElector elector(kube::make_client(*config, nullptr, program.clock(), program.random(), election_client), election,
+                             program.clock(), program.random());
   auto end = elector.run(
       signals.token(), [&](std::stop_token stop) { program.lead(stop); },
       // Another one may act from now on: the simplest fence is to be gone.
