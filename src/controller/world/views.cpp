@@ -39,7 +39,9 @@ repair::NodeView view_node(const kube::Object& node) {
 
 repair::HealthView view_health(const api::NodeHealth& health) {
   auto good = std::ranges::count_if(health.status.devices, [](const api::DeviceHealth& device) { return device.state == "Good"; });
-  return {health.status.verdict, health.status.boot_id, static_cast<int>(good)};
+  std::optional<TimePoint> reported;
+  if (health.status.last_report != TimePoint{}) reported = health.status.last_report;
+  return {health.status.verdict, health.status.boot_id, static_cast<int>(good), reported};
 }
 
 repair::PodView view_pod(const kube::Object& pod, std::string_view opt_out_label) {

@@ -139,12 +139,18 @@ class Stepper {
     if (sick_node_gone()) return close(Phase::cancelled, "cancelled: the node " + record_.node + " is gone"), false;
     if (!seen_.health.is_present()) return wait("waiting: the health of " + record_.node + " cannot be read", limits_.poll), false;
     const HealthView& health = seen_.health.value;
-    if (health.verdict == "Healthy")
-      return close(Phase::cancelled, "cancelled: " + record_.node + " is healthy again and nothing was changed"), false;
-    if (health.boot_id != record_.boot_id)
-      return close(Phase::cancelled, "cancelled: " + record_.node + " has rebooted since the fault"), false;
-    if (health.verdict != "Unhealthy") return wait("waiting: nobody can say how " + record_.node + " is", limits_.poll), false;
+    if (withdrawn(health))
+      return close(Phase::cancelled, "cancelled: " + record_.node + " is healthy again or has rebooted, and nothing was changed"), false;
+    if (!confirms(health)) return wait("waiting: nobody can say how " + record_.node + " is", limits_.poll), false;
     return true;
+  }
+
+  bool confirms(const HealthView& health) const { return health.verdict == "Unhealthy" && health.boot_id == record_.boot_id; }
+
+  // A report that is older than the fault says nothing about it, however it was read.
+  bool withdrawn(const HealthView& health) const {
+    bool newer = !health.reported_at || !record_.fault.observed_at || *health.reported_at > *record_.fault.observed_at;
+    return newer && (health.verdict == "Healthy" || health.boot_id != record_.boot_id);
   }
 
   void observed() {
@@ -198,13 +204,12 @@ class Stepper {
         return act("slurm_undrain", SlurmUndrain{record_.node, slurm_reason(record_)}, "the fault was withdrawn"), true;
       return close(Phase::cancelled, "cancelled: the fault was withdrawn before any job was stopped"), true;
     }
-    bool withdrawn = sick_node_gone() || (seen_.health.is_present() && (seen_.health.value.verdict == "Healthy" ||
-                                                                       seen_.health.value.boot_id != record_.boot_id));
-    if (withdrawn) {
+    bool gone = sick_node_gone() || (seen_.health.is_present() && withdrawn(seen_.health.value));
+    if (gone) {
       if (!intended("slurm_drain")) return close(Phase::cancelled, "cancelled: the fault was withdrawn and nothing was changed"), true;
       return act("slurm_undrain", SlurmUndrain{record_.node, slurm_reason(record_)}, "the fault was withdrawn"), true;
     }
-    if (!seen_.node.is_present() || !seen_.health.is_present() || seen_.health.value.verdict != "Unhealthy")
+    if (!seen_.node.is_present() || !seen_.health.is_present() || !confirms(seen_.health.value))
       return wait("waiting: the fault on " + record_.node + " cannot be confirmed", limits_.poll), true;
     return false;
   }

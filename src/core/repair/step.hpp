@@ -39,6 +39,7 @@ struct NodeView {
 struct HealthView {
   std::string verdict = {}, boot_id = {};
   int gpus = 0;  // healthy ones counted by the agent
+  std::optional<TimePoint> reported_at = {};  // by the node's own clock, as the fault's time is
 };
 
 struct SlurmNodeView {

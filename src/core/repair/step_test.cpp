@@ -56,7 +56,7 @@ struct World {
   bool sick_exists = true;
   NodeView spare = node("pool-spare", "uid-spare", true);
   bool spare_exists = true;
-  HealthView health{"Unhealthy", "boot-1", 7};
+  HealthView health{"Unhealthy", "boot-1", 7, start};
   SlurmNodeView slurm;
   bool slurm_exists = true, slurm_answers = true;
   std::vector<JobView> jobs{job()};
@@ -84,7 +84,7 @@ struct World {
     for (const MachineView& machine : machines)
       if (machine.name == record.replacement.machine && new_machine_fit) {
         seen.replacement = Fact<NodeView>::present(new_node(machine.name));
-        seen.replacement_health = Fact<HealthView>::present({"Healthy", "boot-2", 8});
+        seen.replacement_health = Fact<HealthView>::present({"Healthy", "boot-2", 8, start});
       }
     return seen;
   }
@@ -218,6 +218,7 @@ TEST_CASE("a fault that is withdrawn before the job was stopped changes nothing"
   now = start;
   World world;
   Record record = fresh();
+  world.health.reported_at = at(1);
   SUBCASE("at once") {
     world.health.verdict = "Healthy";
     record = play(world, record);
@@ -241,6 +242,15 @@ TEST_CASE("a fault that is withdrawn before the job was stopped changes nothing"
     CHECK(world.effects.empty());
   }
   CHECK(record.phase == Phase::cancelled);
+}
+
+TEST_CASE("a report from before the fault neither confirms nor withdraws it") {
+  now = start;
+  World world;
+  world.health = {"Healthy", "boot-1", 8, at(-1)};
+  Record record = play(world, fresh());
+  CHECK(record.phase == Phase::observed);
+  CHECK(world.effects.empty());
 }
 
 TEST_CASE("opt-out: the job is saved and requeued, the node cordoned, nothing deleted; it goes on when the pod is gone") {
