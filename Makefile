@@ -55,7 +55,7 @@ e2e: kubernetes images ## the end-to-end heal on the lab (root)
 
 .PHONY: sim
 sim: build ## repairs in virtual time, with a crash at every step
-	ctest --test-dir build --output-on-failure --no-tests=error -R sim
+	ctest --test-dir build --output-on-failure --no-tests=error -R sim_test
 
 .PHONY: sanitize
 sanitize: ## the same tests built by clang-19 with AddressSanitizer and UndefinedBehaviorSanitizer
