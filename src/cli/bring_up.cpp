@@ -38,7 +38,7 @@ Result<Objects> read_all(const Places& places, std::initializer_list<std::string
 }
 
 Result<std::string> image_folder(const Places& places) {
-  auto printed = io::run_ok({places.sources + "/scripts/build-images", "--print-path"}, {.timeout = Duration(120'000)});
+  auto printed = io::run_ok({places.sources + "/scripts/build-images", "--bin", places.programs, "--print-path"}, {.timeout = Duration(120'000)});
   if (!printed) return printed;
   while (!printed->empty() && printed->back() == '\n') printed->pop_back();
   return printed->substr(printed->rfind('\n') + 1);

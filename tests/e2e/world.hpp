@@ -1,0 +1,69 @@
+// The lab that the end-to-end cases share. It is brought up by the first case that asks, and taken down by the last one when this
+// program brought it up. When a case fails, logs and objects are kept in build/e2e-logs.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/context.hpp"
+#include "cli/heal_driver.hpp"
+#include "cli/remote_shell.hpp"
+#include "io/process.hpp"
+
+namespace homeostat::e2e {
+
+// The value, or a failed case with the error's sentence.
+template <class T>
+T must(Result<T> result) {
+  if (!result) FAIL(result.error().message);
+  return std::move(*result);
+}
+inline void must(Result<void> result) {
+  if (!result) FAIL(result.error().message);
+}
+
+class World {
+ public:
+  static World& get();
+
+  cli::Context& context() { return context_; }
+  const cli::Places& places() const { return context_.places(); }
+  kube::Client& client() { return *must(context_.client()); }
+  const cli::Login& login();
+  // The output of a command on the login node.
+  std::string ssh(const std::string& command, Duration limit = Duration(60'000));
+
+  struct Answer {
+    int code = -1;
+    std::string out, err;
+  };
+  Answer homeostat(const std::vector<std::string>& arguments, Duration limit = Duration(300'000));
+  Answer lab(const std::vector<std::string>& arguments, Duration limit = Duration(120'000));
+  Answer kubectl(const std::vector<std::string>& arguments, const std::string& input = {});
+
+  // Names of the provider's machines in a pool that live.
+  std::vector<std::string> machines();
+  // Machines that the provider ever made: lines of its log with a 201.
+  int machines_made();
+  std::string node_name_of_spare();
+
+  // Both nodes and the spare are healthy and Slurm has them.
+  void wait_until_whole(Duration limit = Duration(180'000));
+  // Until the answer is true; a failed case with `what` otherwise.
+  void wait(const std::string& what, Duration limit, const std::function<bool()>& there);
+
+  bool brought_up_here() const { return brought_up_here_; }
+  void save_logs(const std::string& name);
+
+ private:
+  World();
+  cli::Context context_;
+  std::unique_ptr<cli::Login> login_;
+  bool brought_up_here_ = false;
+};
+
+}  // namespace homeostat::e2e
