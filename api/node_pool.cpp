@@ -26,7 +26,8 @@ NodePool decode_node_pool(const boost::json::object& object) {
   pool.gpus_per_node = count_at(object, {"spec", "gpusPerNode"});
   pool.provider.type = io::string_at(object, {"spec", "provider", "type"}, "local");
   pool.provider.endpoint = io::string_at(object, {"spec", "provider", "local", "endpoint"});
-  pool.provider.secret_namespace = io::string_at(object, {"spec", "provider", "local", "credentialsSecretRef", "namespace"});
+  pool.provider.secret_namespace =
+      io::string_at(object, {"spec", "provider", "local", "credentialsSecretRef", "namespace"});
   pool.provider.secret_name = io::string_at(object, {"spec", "provider", "local", "credentialsSecretRef", "name"});
   for (const auto& [key, value] : io::object_at(object, {"spec", "nodeLabels"}))
     if (value.is_string()) pool.node_labels.emplace(key, value.get_string());
@@ -37,8 +38,9 @@ NodePool decode_node_pool(const boost::json::object& object) {
 }
 
 NodePoolStatus decode_node_pool_status(const boost::json::object& object) {
-  return {count_at(object, {"status", "desired"}), count_at(object, {"status", "healthy"}), count_at(object, {"status", "spare"}),
-          count_at(object, {"status", "inRepair"}), io::int_at(object, {"status", "observedGeneration"})};
+  return {count_at(object, {"status", "desired"}), count_at(object, {"status", "healthy"}),
+          count_at(object, {"status", "spare"}), count_at(object, {"status", "inRepair"}),
+          io::int_at(object, {"status", "observedGeneration"})};
 }
 
 boost::json::object encode_node_pool_status(const NodePoolStatus& status) {

@@ -7,7 +7,8 @@
 using namespace homeostat;
 
 TEST_CASE("a NodePool reads as it was written") {
-  auto object = io::parse_json_object(R"({"metadata":{"name":"gpu","uid":"u","generation":3},"spec":{"size":2,"spares":1,"gpusPerNode":8,
+  auto object = io::parse_json_object(
+      R"({"metadata":{"name":"gpu","uid":"u","generation":3},"spec":{"size":2,"spares":1,"gpusPerNode":8,
     "provider":{"type":"local","local":{"credentialsSecretRef":{"namespace":"s","name":"n"}}},"nodeLabels":{"a":"b"},
     "healing":{"enabled":false,"policy":"strict","dryRun":true}}})");
   REQUIRE(object);

@@ -13,7 +13,9 @@ namespace {
 using boost::json::array;
 using boost::json::object;
 
-std::optional<TimePoint> time_at(const object& from, io::JsonPath path) { return parse_rfc3339(io::string_at(from, path)); }
+std::optional<TimePoint> time_at(const object& from, io::JsonPath path) {
+  return parse_rfc3339(io::string_at(from, path));
+}
 
 void put_time(object& into, std::string_view key, const std::optional<TimePoint>& time) {
   if (time) into[key] = format_rfc3339(*time);
@@ -23,7 +25,9 @@ void put_text(object& into, std::string_view key, const std::string& text) {
   if (!text.empty()) into[key] = text;
 }
 
-std::uint32_t small(std::int64_t value) { return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, 0, 4'294'967'295)); }
+std::uint32_t small(std::int64_t value) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, 0, 4'294'967'295));
+}
 
 repair::Step decode_step(const object& from) {
   repair::Step step;
@@ -115,8 +119,10 @@ repair::Record decode_repair(const object& from) {
   record.running_again_at = time_at(from, {"status", "runningAgainAt"});
   record.pool_whole_at = time_at(from, {"status", "poolWholeAt"});
   record.spare_node = io::string_at(from, {"status", "spareNode"});
-  record.replacement = {io::string_at(from, {"status", "replacement", "token"}), small(io::int_at(from, {"status", "replacement", "attempt"})),
-                        io::string_at(from, {"status", "replacement", "machine"}), io::string_at(from, {"status", "replacement", "node"})};
+  record.replacement = {io::string_at(from, {"status", "replacement", "token"}),
+                        small(io::int_at(from, {"status", "replacement", "attempt"})),
+                        io::string_at(from, {"status", "replacement", "machine"}),
+                        io::string_at(from, {"status", "replacement", "node"})};
   if (const auto* lost = io::find(from, {"status", "gpuSecondsLost"}); lost != nullptr && lost->is_number())
     record.gpu_seconds_lost = io::int_at(from, {"status", "gpuSecondsLost"});
   return record;
@@ -130,7 +136,8 @@ object encode_repair_spec(const repair::Record& record) {
   put_text(about, "evidence", fault.evidence);
   put_time(about, "observedAt", fault.observed_at);
   if (fault.drill) about["drill"] = true;
-  object spec{{"nodeName", record.node}, {"nodeUID", record.node_uid}, {"pool", record.pool}, {"bootId", record.boot_id}};
+  object spec{
+      {"nodeName", record.node}, {"nodeUID", record.node_uid}, {"pool", record.pool}, {"bootId", record.boot_id}};
   put_text(spec, "workers", record.workers);
   spec["fault"] = std::move(about);
   return spec;
@@ -142,7 +149,8 @@ object encode_repair_status(const repair::Record& record) {
   put_time(status, "nextLook", record.next_look);
   array phases, steps, jobs;
   for (const auto& entry : record.phases)
-    phases.push_back(object{{"phase", repair::to_string(entry.phase)}, {"enteredAt", format_rfc3339(entry.entered_at)}});
+    phases.push_back(
+        object{{"phase", repair::to_string(entry.phase)}, {"enteredAt", format_rfc3339(entry.entered_at)}});
   for (const auto& step : record.steps) steps.push_back(encode_step(step));
   for (const auto& job : record.jobs) jobs.push_back(encode_job(job));
   status["phases"] = std::move(phases);

@@ -1,5 +1,5 @@
-// Repair: one incident, its course and its record (api/crds/repairs.yaml), as the resource's JSON and the values that core/repair
-// decides on. Decoding never fails: what is missing or of another type reads as empty.
+// Repair: one incident, its course and its record (api/crds/repairs.yaml), as the resource's JSON and the values that
+// core/repair decides on. Decoding never fails: what is missing or of another type reads as empty.
 #pragma once
 
 #include <boost/json/object.hpp>

@@ -13,7 +13,8 @@ TEST_CASE("a Repair survives writing and reading, all of it") {
   record.phase = repair::Phase::verifying;
   record.message = "m", record.next_look = t;
   record.phases = {{repair::Phase::observed, t}, {repair::Phase::verifying, t}};
-  record.steps = {{"slurm_down", "rep-1/slurm_down", t, t, "ok", "x"}, {"fence", "rep-1/fence", t, std::nullopt, "", ""}};
+  record.steps = {{"slurm_down", "rep-1/slurm_down", t, t, "ok", "x"},
+                  {"fence", "rep-1/fence", t, std::nullopt, "", ""}};
   record.jobs = {{7, "train", "ada", true, 2, {"n", "m"}, "running again"}};
   record.slurm_down_at = record.processes_gone_at = record.running_again_at = record.pool_whole_at = t;
   record.spare_node = "s";
@@ -29,7 +30,8 @@ TEST_CASE("a Repair that was just created is Observed and empty; nonsense does n
   repair::Record record = api::decode_repair({{"metadata", {{"name", "rep-1"}}}});
   CHECK(record.phase == repair::Phase::observed);
   CHECK(record.phases.empty());
-  record = api::decode_repair({{"status", {{"phase", "Dancing"}, {"steps", {1, "x"}}, {"phases", {{{"phase", "Nope"}}}}}}});
+  record =
+      api::decode_repair({{"status", {{"phase", "Dancing"}, {"steps", {1, "x"}}, {"phases", {{{"phase", "Nope"}}}}}}});
   CHECK(record.phase == repair::Phase::observed);
   CHECK(record.steps.empty());
   CHECK(record.phases.empty());

@@ -36,8 +36,8 @@ namespace {
 
 constexpr int exit_failed = 1, exit_usage = 2, exit_missing = 3;
 
-// The pod's name is a good identity: the kubelet starts a container anew only after the old one is dead, so the same pod may take its
-// own lease again at once, and a controller that was killed does not wait for the lease to run out.
+// The pod's name is a good identity: the kubelet starts a container anew only after the old one is dead, so the same
+// pod may take its own lease again at once, and a controller that was killed does not wait for the lease to run out.
 std::string identity_of(const Options& options) {
   if (!options.identity.empty()) return options.identity;
   if (const char* pod = std::getenv("POD_NAME"); pod != nullptr && *pod != '\0') return pod;
@@ -71,7 +71,8 @@ class Program {
   bool synced() const { return repairs_.synced() && healths_.synced() && nodes_.synced() && pools_.synced(); }
 
   void lead(std::stop_token stop) {
-    EventSink events = [this](const kube::Resource& resource, const kube::Object& about, bool warning, std::string_view reason, std::string_view message) {
+    EventSink events = [this](const kube::Resource& resource, const kube::Object& about, bool warning,
+                              std::string_view reason, std::string_view message) {
       recorder_.record(resource, about, warning ? kube::EventType::warning : kube::EventType::normal, reason, message);
     };
     RepairOpener opener(sessions_, events);
@@ -130,8 +131,8 @@ class Program {
     for (const auto& object : informer.store().list()) all.push_back(kube::key_of(*object));
     return all;
   }
-  // Heartbeats (a Node's status, a report without news) come every few seconds and change nothing for a pool: what counts is looked at
-  // anew when an object appears, goes, or has another spec, label or verdict.
+  // Heartbeats (a Node's status, a report without news) come every few seconds and change nothing for a pool: what
+  // counts is looked at anew when an object appears, goes, or has another spec, label or verdict.
   static bool concerns_pools(const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
     if (old == nullptr || now == nullptr) return true;
     return summary(*old) != summary(*now);
@@ -191,10 +192,14 @@ Result<std::unique_ptr<io::HttpServer>> serve(const Options& options, const Prog
   return io::HttpServer::start(http, [&program](const io::ServerRequest& request) {
     io::ServerResponse response;
     response.content_type = "text/plain; version=0.0.4";
-    if (request.path == "/healthz") response.body = "ok\n";
-    else if (request.path == "/readyz") response.status = program.synced() ? 200 : 503, response.body = program.synced() ? "ok\n" : "still listing\n";
-    else if (request.path == "/metrics") response.body = program.metrics();
-    else response.status = 404, response.body = "there are /healthz, /readyz and /metrics\n";
+    if (request.path == "/healthz")
+      response.body = "ok\n";
+    else if (request.path == "/readyz")
+      response.status = program.synced() ? 200 : 503, response.body = program.synced() ? "ok\n" : "still listing\n";
+    else if (request.path == "/metrics")
+      response.body = program.metrics();
+    else
+      response.status = 404, response.body = "there are /healthz, /readyz and /metrics\n";
     return response;
   });
 }
@@ -231,8 +236,8 @@ int run(const Options& options) {
   kube::ClientOptions election_client;
   election_client.user_agent = std::string(names::controller_manager) + "/" + HOMEOSTAT_VERSION;
   election_client.request_timeout = Duration{5'000};
-  kube::LeaseElector elector(kube::make_client(*config, nullptr, program.clock(), program.random(), election_client), election,
-                             program.clock(), program.random());
+  kube::LeaseElector elector(kube::make_client(*config, nullptr, program.clock(), program.random(), election_client),
+                             election, program.clock(), program.random());
   auto end = elector.run(
       signals.token(), [&](std::stop_token stop) { program.lead(stop); },
       // Another one may act from now on: the simplest fence is to be gone.
@@ -252,7 +257,8 @@ int usage_error(const std::string& message) {
 
 int main_of(const std::vector<std::string>& args) {
   if (args.empty()) return usage_error("say what to do");
-  if (args[0] == "version" || args[0] == "--version") return std::printf("homeostat-controller %s\n", HOMEOSTAT_VERSION), 0;
+  if (args[0] == "version" || args[0] == "--version")
+    return std::printf("homeostat-controller %s\n", HOMEOSTAT_VERSION), 0;
   if (args[0] == "help" || args[0] == "--help" || args[0] == "-h") return std::fputs(usage, stdout), 0;
   if (args[0] != "run") return usage_error("there is no command " + args[0]);
   auto options = parse_options({args.begin() + 1, args.end()});

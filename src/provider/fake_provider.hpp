@@ -12,9 +12,10 @@ class FakeProvider {
  public:
   size_t slots = 100;
   std::vector<Machine> machines;
-  size_t created = 0, removed = 0;                        // orders that made a machine, deletions that ended one
+  size_t created = 0, removed = 0;                           // orders that made a machine, deletions that ended one
   std::function<void(const Machine&)> on_create, on_remove;  // the world beside the provider
-  std::function<Result<void>(std::string_view call)> before, after;  // faults: before: no effect; after: the answer is lost
+  std::function<Result<void>(std::string_view call)> before,
+      after;  // faults: before: no effect; after: the answer is lost
 
   class Handle final : public Provider {
    public:
@@ -53,7 +54,8 @@ class FakeProvider {
         if (machine.name == order.name && machine.pool == order.pool && machine.gpus == order.gpus) return machine;
         return fail(ErrorKind::already_exists, "the token was used for another order");
       }
-      if (machine.name == order.name) return fail(ErrorKind::already_exists, "the name belongs to another token's machine");
+      if (machine.name == order.name)
+        return fail(ErrorKind::already_exists, "the name belongs to another token's machine");
     }
     if (machines.size() >= slots) return fail(ErrorKind::unavailable, "no room for another machine");
     machines.push_back({order.name, order.token, order.pool, order.gpus, MachineState::running, "", std::nullopt});

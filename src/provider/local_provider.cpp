@@ -29,21 +29,29 @@ boost::json::object encode(const MachineOrder& order) {
   boost::json::object labels;
   for (const auto& [key, value] : order.labels) labels[key] = value;
   boost::json::array taints(order.taints.begin(), order.taints.end());
-  return {{"token", order.token}, {"name", order.name},           {"pool", order.pool},
+  return {{"token", order.token}, {"name", order.name},          {"pool", order.pool},
           {"gpus", order.gpus},   {"labels", std::move(labels)}, {"taints", std::move(taints)}};
 }
 
 ErrorKind kind_of(int status) {
   switch (status) {
-    case 400: return ErrorKind::invalid;
-    case 401: return ErrorKind::unauthorized;
-    case 403: return ErrorKind::forbidden;
-    case 404: return ErrorKind::not_found;
-    case 409: return ErrorKind::already_exists;
-    case 429: return ErrorKind::throttled;
+    case 400:
+      return ErrorKind::invalid;
+    case 401:
+      return ErrorKind::unauthorized;
+    case 403:
+      return ErrorKind::forbidden;
+    case 404:
+      return ErrorKind::not_found;
+    case 409:
+      return ErrorKind::already_exists;
+    case 429:
+      return ErrorKind::throttled;
     case 503:
-    case 507: return ErrorKind::unavailable;
-    default: return ErrorKind::internal;
+    case 507:
+      return ErrorKind::unavailable;
+    default:
+      return ErrorKind::internal;
   }
 }
 
@@ -66,7 +74,8 @@ class LocalProvider final : public Provider {
     auto body = io::parse_json_object(answer->body, "the provider's answer");
     if (!body) return std::unexpected(body.error());
     Machine machine = decode(*body);
-    if (machine.token != order.token) return fail(ErrorKind::internal, "the provider answered an order with another machine's token");
+    if (machine.token != order.token)
+      return fail(ErrorKind::internal, "the provider answered an order with another machine's token");
     return machine;
   }
 
@@ -77,7 +86,8 @@ class LocalProvider final : public Provider {
     if (!body) return std::unexpected(body.error());
     // A list that is not there must not read as "no machines".
     const auto* machines = io::find(*body, {"machines"});
-    if (machines == nullptr || !machines->is_array()) return fail(ErrorKind::internal, "the provider's answer holds no list of machines");
+    if (machines == nullptr || !machines->is_array())
+      return fail(ErrorKind::internal, "the provider's answer holds no list of machines");
     std::vector<Machine> result;
     for (const auto& entry : machines->get_array())
       if (entry.is_object()) result.push_back(decode(entry.get_object()));
@@ -85,7 +95,8 @@ class LocalProvider final : public Provider {
   }
 
   Result<void> remove(std::string_view name) override {
-    if (!is_plain_name(name)) return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be a machine's name");
+    if (!is_plain_name(name))
+      return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be a machine's name");
     auto answer = call("DELETE", "/v1/machines/" + std::string(name), "");
     if (answer || answer.error().kind == ErrorKind::not_found) return {};
     return std::unexpected(answer.error());
@@ -108,9 +119,10 @@ class LocalProvider final : public Provider {
     }
     if (answer->status >= 200 && answer->status < 300) return answer;
     std::string message;
-    if (auto parsed = io::parse_json_object(answer->body, "the provider's answer", 1u << 20)) message = io::string_at(*parsed, {"error", "message"});
-    return fail(kind_of(answer->status), "the provider at " + options_.endpoint + " answered " + std::to_string(answer->status) +
-                                             (message.empty() ? "" : ": " + message));
+    if (auto parsed = io::parse_json_object(answer->body, "the provider's answer", 1u << 20))
+      message = io::string_at(*parsed, {"error", "message"});
+    return fail(kind_of(answer->status), "the provider at " + options_.endpoint + " answered " +
+                                             std::to_string(answer->status) + (message.empty() ? "" : ": " + message));
   }
 
   LocalOptions options_;
@@ -120,7 +132,8 @@ class LocalProvider final : public Provider {
 
 }  // namespace
 
-std::unique_ptr<Provider> make_local_provider(LocalOptions options, std::unique_ptr<io::HttpTransport> transport, std::stop_token stop) {
+std::unique_ptr<Provider> make_local_provider(LocalOptions options, std::unique_ptr<io::HttpTransport> transport,
+                                              std::stop_token stop) {
   return std::make_unique<LocalProvider>(std::move(options), std::move(transport), std::move(stop));
 }
 

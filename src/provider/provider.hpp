@@ -1,5 +1,5 @@
-// Where machines come from. A Provider is asked for a machine under a token: asking again with the same token gives the same machine,
-// so a lost answer is cured by asking again. One Provider per thread.
+// Where machines come from. A Provider is asked for a machine under a token: asking again with the same token gives the
+// same machine, so a lost answer is cured by asking again. One Provider per thread.
 #pragma once
 
 #include <map>
@@ -50,6 +50,7 @@ struct LocalOptions {
 };
 
 // Speaks to homeostat-lab (docs/developers/contracts.md). The transport carries the CA.
-std::unique_ptr<Provider> make_local_provider(LocalOptions options, std::unique_ptr<io::HttpTransport> transport, std::stop_token stop = {});
+std::unique_ptr<Provider> make_local_provider(LocalOptions options, std::unique_ptr<io::HttpTransport> transport,
+                                              std::stop_token stop = {});
 
 }  // namespace homeostat::provider

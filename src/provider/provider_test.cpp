@@ -13,7 +13,9 @@ using namespace homeostat::provider;
 
 namespace {
 
-MachineOrder order(std::string token, std::string name) { return {std::move(token), std::move(name), "pool", 8, {{"a", "b"}}, {"k=:NoSchedule"}}; }
+MachineOrder order(std::string token, std::string name) {
+  return {std::move(token), std::move(name), "pool", 8, {{"a", "b"}}, {"k=:NoSchedule"}};
+}
 
 // The local provider's server in memory: contracts.md over a FakeProvider.
 class LabTransport final : public io::HttpTransport {
@@ -31,19 +33,30 @@ class LabTransport final : public io::HttpTransport {
       return io::HttpResponse{202, {}, "{}"};
     }
     auto body = io::parse_json_object(request.body);
-    MachineOrder wanted{io::string_at(*body, {"token"}), io::string_at(*body, {"name"}), io::string_at(*body, {"pool"}),
-                        static_cast<int>(io::int_at(*body, {"gpus"})), {}, {}};
+    MachineOrder wanted{io::string_at(*body, {"token"}),
+                        io::string_at(*body, {"name"}),
+                        io::string_at(*body, {"pool"}),
+                        static_cast<int>(io::int_at(*body, {"gpus"})),
+                        {},
+                        {}};
     auto made = provider_->create(wanted);
-    if (!made) return io::HttpResponse{made.error().kind == ErrorKind::unavailable ? 507 : 409, {}, R"({"error":{"code":"x","message":"told so"}})"};
+    if (!made)
+      return io::HttpResponse{
+          made.error().kind == ErrorKind::unavailable ? 507 : 409, {}, R"({"error":{"code":"x","message":"told so"}})"};
     return io::HttpResponse{201, {}, io::to_text(json(*made))};
   }
-  Result<io::HttpResponse> stream(const io::HttpRequest&, Duration, const std::function<bool(std::string_view)>&, std::stop_token) override {
+  Result<io::HttpResponse> stream(const io::HttpRequest&, Duration, const std::function<bool(std::string_view)>&,
+                                  std::stop_token) override {
     return fail(ErrorKind::internal, "not used");
   }
 
  private:
   static boost::json::object json(const Machine& machine) {
-    return {{"name", machine.name}, {"token", machine.token}, {"pool", machine.pool}, {"gpus", machine.gpus}, {"state", "Running"}};
+    return {{"name", machine.name},
+            {"token", machine.token},
+            {"pool", machine.pool},
+            {"gpus", machine.gpus},
+            {"state", "Running"}};
   }
   Result<io::HttpResponse> list() {
     boost::json::array machines;

@@ -1,6 +1,6 @@
-// A heal in virtual time: with a crash before and after every write, with every call failing in each way, with seeds that mix all of
-// it. What must come out is what an undisturbed heal leaves behind: one replacement, one requeue, nothing else.
-// sim_test --seed=N runs one seed of the swarm; --seeds=N that many.
+// A heal in virtual time: with a crash before and after every write, with every call failing in each way, with seeds
+// that mix all of it. What must come out is what an undisturbed heal leaves behind: one replacement, one requeue,
+// nothing else. sim_test --seed=N runs one seed of the swarm; --seeds=N that many.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -24,7 +24,9 @@ std::string heal(World& world) {
   bool ended = world.run(patience, [&] { return world.over(); });
   if (!world.violation().empty()) return world.violation();
   auto record = world.repair();
-  if (!ended) return "the repair did not end: " + (record ? std::string(repair::to_string(record->phase)) + ", " + record->message : std::string("no repair"));
+  if (!ended)
+    return "the repair did not end: " +
+           (record ? std::string(repair::to_string(record->phase)) + ", " + record->message : std::string("no repair"));
   return world.difference_from_healed();
 }
 
@@ -58,7 +60,8 @@ TEST_CASE("an undisturbed heal, and silence after it") {
   world.run(Duration{5'000});
   world.api().clear_mutations();
   world.run(Duration{60'000});
-  for (const auto& mutation : world.api().mutations()) CHECK_MESSAGE(mutation.manager != "homeostat-controller", mutation.verb, " ", mutation.resource.plural);
+  for (const auto& mutation : world.api().mutations())
+    CHECK_MESSAGE(mutation.manager != "homeostat-controller", mutation.verb, " ", mutation.resource.plural);
 }
 
 TEST_CASE("no spare: the new machine takes the place") {
@@ -74,7 +77,8 @@ TEST_CASE("a crash before or after any write changes nothing in the outcome") {
       World world;
       world.fate = nth(n, verdict, true);
       CAPTURE(n);
-      CHECK_MESSAGE(heal(world) == "", (verdict == Verdict::crash_before ? "crash before write " : "crash after write "), n);
+      CHECK_MESSAGE(heal(world) == "",
+                    (verdict == Verdict::crash_before ? "crash before write " : "crash after write "), n);
       CHECK(world.restarts() == 1);
     }
 }
@@ -82,7 +86,8 @@ TEST_CASE("a crash before or after any write changes nothing in the outcome") {
 TEST_CASE("any write may be lost, refused or answered into the void") {
   size_t writes = count(true);
   for (size_t n = 0; n < writes; ++n)
-    for (Verdict verdict : {Verdict::unreachable, Verdict::lost_request, Verdict::lost_reply, Verdict::conflict, Verdict::throttled}) {
+    for (Verdict verdict :
+         {Verdict::unreachable, Verdict::lost_request, Verdict::lost_reply, Verdict::conflict, Verdict::throttled}) {
       World world;
       world.fate = nth(n, verdict, true);
       CHECK_MESSAGE(heal(world) == "", "write ", n, " fate ", static_cast<int>(verdict));
@@ -94,7 +99,10 @@ TEST_CASE("any read may fail or be stale") {
   for (size_t n = 0; n < calls; n += 3)
     for (Verdict verdict : {Verdict::unreachable, Verdict::stale}) {
       World world;
-      world.fate = [inner = nth(n, verdict, false)](const Point& point) mutable { auto fate = inner(point); return point.write ? Verdict::pass : fate; };
+      world.fate = [inner = nth(n, verdict, false)](const Point& point) mutable {
+        auto fate = inner(point);
+        return point.write ? Verdict::pass : fate;
+      };
       CHECK_MESSAGE(heal(world) == "", "call ", n, " fate ", static_cast<int>(verdict));
     }
 }
@@ -105,7 +113,10 @@ TEST_CASE("opt-out: the job is saved, nothing is deleted, whatever crashes; it g
     world.add_pod("keep", true);
     world.fate = nth(n, n % 2 ? Verdict::crash_before : Verdict::crash_after, true);
     world.break_gpu();
-    bool blocked = world.run(patience, [&] { auto record = world.repair(); return record && record->phase == repair::Phase::blocked; });
+    bool blocked = world.run(patience, [&] {
+      auto record = world.repair();
+      return record && record->phase == repair::Phase::blocked;
+    });
     CAPTURE(n);
     REQUIRE(blocked);
     world.run(Duration{60'000});
@@ -124,7 +135,9 @@ TEST_CASE("a healthy node's job survives any one stale read of its health") {
     world.break_gpu();
     world.report(World::sick, "Healthy");
     size_t seen = 0;
-    world.fate = [&](const Point& point) { return point.what.find("nodehealths") != std::string::npos && seen++ == n ? Verdict::stale : Verdict::pass; };
+    world.fate = [&](const Point& point) {
+      return point.what.find("nodehealths") != std::string::npos && seen++ == n ? Verdict::stale : Verdict::pass;
+    };
     world.run(Duration{20'000});
     CHECK_FALSE(world.downed());
   }
@@ -133,11 +146,14 @@ TEST_CASE("a healthy node's job survives any one stale read of its health") {
 TEST_CASE("Slurm away for minutes: the repair waits and then heals") {
   World world;
   int looks = 0;
-  world.fate = [&](const Point& point) { return point.server == "slurm" && ++looks < 400 ? Verdict::unreachable : Verdict::pass; };
+  world.fate = [&](const Point& point) {
+    return point.server == "slurm" && ++looks < 400 ? Verdict::unreachable : Verdict::pass;
+  };
   CHECK(heal(world) == "");
 }
 
-// Each seed draws how often each thing goes wrong, for a while; then nothing does, and the heal must have come out right.
+// Each seed draws how often each thing goes wrong, for a while; then nothing does, and the heal must have come out
+// right.
 TEST_CASE("a swarm of seeds") {
   for (std::uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
     World world;

@@ -23,10 +23,18 @@ kube::Object health_of(const std::string& node, const std::string& verdict, Time
   for (int i = 0; i < gpus; ++i) devices.push_back(boost::json::object{{"id", std::to_string(i)}, {"state", "Good"}});
   boost::json::array findings;
   if (verdict == "Unhealthy")
-    findings.push_back(boost::json::object{{"id", "f"}, {"component", "gpu-xid"}, {"code", "79"}, {"device", "0000:17:00"}, {"severity", "fatal"},
-                                           {"action", "RESTART_BM"}, {"firstSeen", at}, {"lastSeen", at}, {"count", 1}});
+    findings.push_back(boost::json::object{{"id", "f"},
+                                           {"component", "gpu-xid"},
+                                           {"code", "79"},
+                                           {"device", "0000:17:00"},
+                                           {"severity", "fatal"},
+                                           {"action", "RESTART_BM"},
+                                           {"firstSeen", at},
+                                           {"lastSeen", at},
+                                           {"count", 1}});
   kube::Object object = kube::new_object(kube::resources::node_healths, "", node);
-  object["status"] = {{"bootId", "boot-" + node}, {"lastReport", at}, {"verdict", verdict}, {"expectedGpus", gpus}, {"devices", devices}, {"findings", findings}};
+  object["status"] = {{"bootId", "boot-" + node}, {"lastReport", at},   {"verdict", verdict},
+                      {"expectedGpus", gpus},     {"devices", devices}, {"findings", findings}};
   return object;
 }
 
@@ -34,7 +42,11 @@ kube::Object health_of(const std::string& node, const std::string& verdict, Time
 
 World::World(bool with_spare) {
   kube::Object pool = kube::new_object(kube::resources::node_pools, "", "pool");
-  pool["spec"] = {{"size", 2}, {"spares", with_spare ? 1 : 0}, {"gpusPerNode", gpus}, {"provider", {{"type", "local"}}}, {"healing", {{"enabled", true}}}};
+  pool["spec"] = {{"size", 2},
+                  {"spares", with_spare ? 1 : 0},
+                  {"gpusPerNode", gpus},
+                  {"provider", {{"type", "local"}}},
+                  {"healing", {{"enabled", true}}}};
   api_.put(kube::resources::node_pools, pool);
   kube::Object cluster = kube::new_object(kube::resources::slurm_clusters, "slurm", "demo");
   cluster["spec"] = {{"workers", {{{"name", "gpu"}, {"pool", "pool"}}}}};
@@ -55,7 +67,8 @@ World::World(bool with_spare) {
 }
 
 void World::add_machine(const std::string& name, bool spare) {
-  provider_.machines.push_back({name, "token-" + name, "pool", gpus, provider::MachineState::running, "", std::nullopt});
+  provider_.machines.push_back(
+      {name, "token-" + name, "pool", gpus, provider::MachineState::running, "", std::nullopt});
   make_node(name, spare);
 }
 
@@ -69,7 +82,9 @@ void World::make_node(const std::string& name, bool spare) {
   api_.put(kube::resources::node_healths, health_of(name, "Healthy", clock_.now()));
 }
 
-void World::report(const std::string& node, const std::string& verdict) { api_.put(kube::resources::node_healths, health_of(node, verdict, clock_.now())); }
+void World::report(const std::string& node, const std::string& verdict) {
+  api_.put(kube::resources::node_healths, health_of(node, verdict, clock_.now()));
+}
 void World::break_gpu() { report(sick, "Unhealthy"); }
 
 void World::add_pod(const std::string& name, bool opted_out) {
@@ -88,7 +103,8 @@ void World::settle() {
   for (const auto& node : api_.all(kube::resources::nodes)) sync_workers(node);
   for (const auto& pod : api_.all(kube::resources::pods)) {
     std::string node = io::string_at(pod, {"spec", "nodeName"});
-    if (!api_.find(kube::resources::nodes, "", node) || kube::is_deleting(pod)) api_.erase(kube::resources::pods, kube::namespace_of(pod), kube::name_of(pod));
+    if (!api_.find(kube::resources::nodes, "", node) || kube::is_deleting(pod))
+      api_.erase(kube::resources::pods, kube::namespace_of(pod), kube::name_of(pod));
   }
   slurm_.advance_to(clock_.now());
 }
@@ -103,7 +119,11 @@ void World::sync_workers(const kube::Object& node) {
     kube::Object pod = kube::new_object(kube::resources::pods, "slurm", pod_name);
     io::set_at(pod, {"metadata", "labels", names::component_label}, "worker");
     io::set_at(pod, {"metadata", "labels", names::cluster_label}, "demo");
-    pod.at("metadata").as_object()["ownerReferences"] = {{{"apiVersion", "apps/v1"}, {"kind", "DaemonSet"}, {"name", "demo-worker-gpu"}, {"uid", "d"}, {"controller", true}}};
+    pod.at("metadata").as_object()["ownerReferences"] = {{{"apiVersion", "apps/v1"},
+                                                          {"kind", "DaemonSet"},
+                                                          {"name", "demo-worker-gpu"},
+                                                          {"uid", "d"},
+                                                          {"controller", true}}};
     pod["spec"] = {{"nodeName", name}};
     api_.put(kube::resources::pods, pod);
     slurm_.register_node(name, gpus);
@@ -125,14 +145,22 @@ Verdict World::decide(const Point& point) {
 void World::hook_servers() {
   using Api = kube::FakeApiServer;
   api_.set_fault_hook([this](const Api::Call& call) {
-    switch (decide({"api", call.verb + " " + call.resource.plural + "/" + call.name + " " + call.subresource, Api::is_mutation(call)})) {
-      case Verdict::unreachable: return Api::Fault::unreachable;
-      case Verdict::lost_request: return Api::Fault::lost_request;
-      case Verdict::lost_reply: return Api::Fault::lost_reply;
-      case Verdict::conflict: return Api::is_mutation(call) ? Api::Fault::conflict : Api::Fault::none;
-      case Verdict::throttled: return Api::Fault::throttled;
-      case Verdict::stale: return Api::is_mutation(call) ? Api::Fault::none : Api::Fault::stale_list;
-      default: return Api::Fault::none;
+    switch (decide({"api", call.verb + " " + call.resource.plural + "/" + call.name + " " + call.subresource,
+                    Api::is_mutation(call)})) {
+      case Verdict::unreachable:
+        return Api::Fault::unreachable;
+      case Verdict::lost_request:
+        return Api::Fault::lost_request;
+      case Verdict::lost_reply:
+        return Api::Fault::lost_reply;
+      case Verdict::conflict:
+        return Api::is_mutation(call) ? Api::Fault::conflict : Api::Fault::none;
+      case Verdict::throttled:
+        return Api::Fault::throttled;
+      case Verdict::stale:
+        return Api::is_mutation(call) ? Api::Fault::none : Api::Fault::stale_list;
+      default:
+        return Api::Fault::none;
     }
   });
   api_.set_mutation_hook([this](const Api::Mutation&) {
@@ -141,13 +169,20 @@ void World::hook_servers() {
   slurm_.set_fault_hook([this](const slurm::FakeSlurm::Call& call) {
     bool write = call.name.starts_with("set_") || call.name.starts_with("make_") || call.name.starts_with("delete_");
     switch (decide({"slurm", call.name + " " + call.target + " " + call.detail, write})) {
-      case Verdict::unreachable: return slurm::FakeSlurm::Fault::unreachable;
-      case Verdict::lost_request: return slurm::FakeSlurm::Fault::lost_request;
-      case Verdict::lost_reply: return slurm::FakeSlurm::Fault::lost_reply;
-      case Verdict::conflict: return slurm::FakeSlurm::Fault::refused;
-      case Verdict::throttled: return slurm::FakeSlurm::Fault::timeout;
-      case Verdict::stale: return write ? slurm::FakeSlurm::Fault::none : slurm::FakeSlurm::Fault::stale_read;
-      default: return slurm::FakeSlurm::Fault::none;
+      case Verdict::unreachable:
+        return slurm::FakeSlurm::Fault::unreachable;
+      case Verdict::lost_request:
+        return slurm::FakeSlurm::Fault::lost_request;
+      case Verdict::lost_reply:
+        return slurm::FakeSlurm::Fault::lost_reply;
+      case Verdict::conflict:
+        return slurm::FakeSlurm::Fault::refused;
+      case Verdict::throttled:
+        return slurm::FakeSlurm::Fault::timeout;
+      case Verdict::stale:
+        return write ? slurm::FakeSlurm::Fault::none : slurm::FakeSlurm::Fault::stale_read;
+      default:
+        return slurm::FakeSlurm::Fault::none;
     }
   });
   slurm_.set_effect_hook([this](const slurm::FakeSlurm::Call&) {
@@ -156,12 +191,18 @@ void World::hook_servers() {
   provider_.before = [this](std::string_view call) -> Result<void> {
     provider_after_.reset();
     switch (decide({"provider", std::string(call), call != "list"})) {
-      case Verdict::unreachable: return fail(ErrorKind::unreachable, "the provider is unreachable");
-      case Verdict::lost_request: return fail(ErrorKind::unknown_outcome, "the request was lost");
+      case Verdict::unreachable:
+        return fail(ErrorKind::unreachable, "the provider is unreachable");
+      case Verdict::lost_request:
+        return fail(ErrorKind::unknown_outcome, "the request was lost");
       case Verdict::conflict:
-      case Verdict::throttled: return fail(ErrorKind::unavailable, "the provider is busy");
-      case Verdict::lost_reply: provider_after_ = Error{ErrorKind::unknown_outcome, "the answer was lost", std::nullopt}; return {};
-      default: return {};
+      case Verdict::throttled:
+        return fail(ErrorKind::unavailable, "the provider is busy");
+      case Verdict::lost_reply:
+        provider_after_ = Error{ErrorKind::unknown_outcome, "the answer was lost", std::nullopt};
+        return {};
+      default:
+        return {};
     }
   };
   provider_.after = [this](std::string_view) -> Result<void> {
@@ -172,17 +213,22 @@ void World::hook_servers() {
 }
 
 void World::start_controller() {
-  controller::Connectors connectors{api_.client_factory(random_, "homeostat-controller"),
-                                    [this](kube::Client&, std::string_view) -> Result<std::unique_ptr<slurm::Client>> { return slurm_.client(); },
-                                    [this](kube::Client&, const api::NodePool&) -> Result<std::unique_ptr<provider::Provider>> { return provider_.connect(); }};
+  controller::Connectors connectors{
+      api_.client_factory(random_, "homeostat-controller"),
+      [this](kube::Client&, std::string_view) -> Result<std::unique_ptr<slurm::Client>> { return slurm_.client(); },
+      [this](kube::Client&, const api::NodePool&) -> Result<std::unique_ptr<provider::Provider>> {
+        return provider_.connect();
+      }};
   controller_ = std::make_unique<Controller>(std::move(connectors), notifications_, clock_);
 }
 
 void World::look() {
   try {
     for (const auto& health : api_.all(kube::resources::node_healths))
-      if (io::string_at(health, {"status", "verdict"}) == "Unhealthy") (void)controller_->opener.reconcile(kube::key_of(health), {});
-    for (const auto& repair : api_.all(kube::resources::repairs)) (void)controller_->repairer.reconcile(kube::key_of(repair), {});
+      if (io::string_at(health, {"status", "verdict"}) == "Unhealthy")
+        (void)controller_->opener.reconcile(kube::key_of(health), {});
+    for (const auto& repair : api_.all(kube::resources::repairs))
+      (void)controller_->repairer.reconcile(kube::key_of(repair), {});
     if (ticks_++ % 4 == 0) (void)controller_->pooler.reconcile({"", "pool"}, {});
   } catch (const Crash&) {
     ++restarts_;
@@ -207,13 +253,16 @@ bool World::run(Duration limit, const std::function<bool()>& until) {
 
 void World::check() {
   size_t open = 0;
-  for (const auto& object : api_.all(kube::resources::repairs)) open += repair::is_terminal(api::decode_repair(object).phase) ? 0 : 1;
+  for (const auto& object : api_.all(kube::resources::repairs))
+    open += repair::is_terminal(api::decode_repair(object).phase) ? 0 : 1;
   if (open > 1) violation_ = "two repairs are open for one node";
   if (provider_.created > 1) violation_ = "two machines were ordered for one repair";
-  size_t wanted = static_cast<size_t>(2 + io::int_at(*api_.find(kube::resources::node_pools, "", "pool"), {"spec", "spares"}));
+  size_t wanted =
+      static_cast<size_t>(2 + io::int_at(*api_.find(kube::resources::node_pools, "", "pool"), {"spec", "spares"}));
   if (provider_.machines.size() > wanted) violation_ = "there are more machines than the pool wants";
   for (const char* healthy : {"pool-good1", "pool-spare"})
-    if (std::ranges::find(provider_.machines, healthy, &provider::Machine::name) == provider_.machines.end() && (wanted == 3 || healthy != std::string("pool-spare")))
+    if (std::ranges::find(provider_.machines, healthy, &provider::Machine::name) == provider_.machines.end() &&
+        (wanted == 3 || healthy != std::string("pool-spare")))
       violation_ = std::string("the healthy machine ") + healthy + " was deleted";
 }
 
@@ -229,13 +278,16 @@ bool World::over() const {
 }
 
 bool World::downed() const {
-  return std::ranges::any_of(slurm_.calls(), [](const auto& call) { return call.name == "set_node_state" && call.detail.find("down") != std::string::npos; });
+  return std::ranges::any_of(slurm_.calls(), [](const auto& call) {
+    return call.name == "set_node_state" && call.detail.find("down") != std::string::npos;
+  });
 }
 
 std::string World::difference_from_healed() const {
   auto record = repair();
   if (!record) return "there is not exactly one repair";
-  if (record->phase != repair::Phase::done) return "the repair is " + std::string(repair::to_string(record->phase)) + ": " + record->message;
+  if (record->phase != repair::Phase::done)
+    return "the repair is " + std::string(repair::to_string(record->phase)) + ": " + record->message;
   if (provider_.created != 1 || provider_.removed != 1) return "not exactly one machine was made and one deleted";
   if (api_.find(kube::resources::nodes, "", sick)) return "the sick node is still there";
   auto job = slurm_.find_job(job_);
@@ -243,9 +295,13 @@ std::string World::difference_from_healed() const {
   if (job->restart_count != 1) return "the job was requeued " + std::to_string(job->restart_count) + " times";
   if (std::ranges::find(job->nodes, sick) != job->nodes.end()) return "the job runs on the sick node";
   int promoted = 0, spares = 0;
-  for (const auto& node : api_.all(kube::resources::nodes)) ++(io::array_at(node, {"spec", "taints"}).empty() && kube::label_of(node, names::workers_label) == workers ? promoted : spares);
+  for (const auto& node : api_.all(kube::resources::nodes))
+    ++(io::array_at(node, {"spec", "taints"}).empty() && kube::label_of(node, names::workers_label) == workers
+           ? promoted
+           : spares);
   int wanted = static_cast<int>(io::int_at(*api_.find(kube::resources::node_pools, "", "pool"), {"spec", "spares"}));
-  if (promoted != 2 || spares != wanted) return std::to_string(promoted) + " nodes work and " + std::to_string(spares) + " are spares";
+  if (promoted != 2 || spares != wanted)
+    return std::to_string(promoted) + " nodes work and " + std::to_string(spares) + " are spares";
   return "";
 }
 

@@ -1,5 +1,6 @@
-// One pool, one Slurm, one provider and the real reconcilers in one thread under a virtual clock. Every call that the reconcilers make
-// passes a hook that can fail it, lose its answer, or kill the controller on the spot; a restart keeps nothing but the world itself.
+// One pool, one Slurm, one provider and the real reconcilers in one thread under a virtual clock. Every call that the
+// reconcilers make passes a hook that can fail it, lose its answer, or kill the controller on the spot; a restart keeps
+// nothing but the world itself.
 #pragma once
 
 #include <functional>
@@ -44,7 +45,17 @@ class SplitMix final : public io::Random {
 struct Crash {};  // thrown through the controller: the process is dead at this point
 
 // What happens to one call. `before`: nothing has taken effect yet.
-enum class Verdict { pass, unreachable, lost_request, lost_reply, conflict, throttled, stale, crash_before, crash_after };
+enum class Verdict {
+  pass,
+  unreachable,
+  lost_request,
+  lost_reply,
+  conflict,
+  throttled,
+  stale,
+  crash_before,
+  crash_after
+};
 
 struct Point {
   std::string server;  // api, slurm, provider
@@ -59,17 +70,17 @@ class World {
   // Decides the fate of each call; empty: all pass.
   std::function<Verdict(const Point&)> fate;
 
-  void break_gpu();                  // the agent reports a fatal fault of the sick node
+  void break_gpu();  // the agent reports a fatal fault of the sick node
   void report(const std::string& node, const std::string& verdict);
   void add_pod(const std::string& name, bool opted_out);
   void remove_pod(const std::string& name);
-  // Lets time go by, one look of all reconcilers every 250 ms; a crash restarts the controller. Checks what must hold at each look.
-  // Ends early when `until` says so. False: it did not, within `limit`.
+  // Lets time go by, one look of all reconcilers every 250 ms; a crash restarts the controller. Checks what must hold
+  // at each look. Ends early when `until` says so. False: it did not, within `limit`.
   bool run(Duration limit, const std::function<bool()>& until = {});
 
   std::optional<repair::Record> repair() const;  // the only one; more than one fails the run
   bool over() const;
-  bool downed() const;  // Slurm was told DOWN at least once
+  bool downed() const;                                  // Slurm was told DOWN at least once
   std::string violation() const { return violation_; }  // "" when all held
   // What a whole heal leaves behind; "" when it is so.
   std::string difference_from_healed() const;
@@ -87,7 +98,10 @@ class World {
   };
   struct Controller {
     Controller(controller::Connectors connectors, controller::Notifications& notifications, const io::Clock& clock)
-        : sessions(std::move(connectors)), opener(sessions, nullptr), repairer(sessions, notifications, nullptr, clock), pooler(sessions, clock) {}
+        : sessions(std::move(connectors)),
+          opener(sessions, nullptr),
+          repairer(sessions, notifications, nullptr, clock),
+          pooler(sessions, clock) {}
     controller::Sessions sessions;
     controller::RepairOpener opener;
     controller::RepairReconciler repairer;

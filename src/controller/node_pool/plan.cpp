@@ -40,7 +40,8 @@ struct Tally {
   }
 
   int promoted() const {
-    return static_cast<int>(std::ranges::count_if(world.nodes, [&](const PoolNode& node) { return !node.spare && counts(node); }));
+    return static_cast<int>(
+        std::ranges::count_if(world.nodes, [&](const PoolNode& node) { return !node.spare && counts(node); }));
   }
   // Repairs that will still bring a node in: a spare that they have claimed or will claim, or their new machine.
   int promotions_owed() const {
@@ -52,7 +53,8 @@ struct Tally {
   // Machines that have no Node yet and do not belong to a repair.
   int on_their_way() const {
     return static_cast<int>(std::ranges::count_if(*world.machines, [&](const PoolMachine& machine) {
-      return !machine.leaving && !node_names.contains(machine.name) && !replacements.contains(machine.name) && !in_repair.contains(machine.name);
+      return !machine.leaving && !node_names.contains(machine.name) && !replacements.contains(machine.name) &&
+             !in_repair.contains(machine.name);
     }));
   }
   // Each open repair has ordered or will order one machine; once its Node is there, that is counted as a node.
@@ -65,16 +67,20 @@ struct Tally {
 
 void order_missing(const PoolWorld& world, const Tally& tally, PoolPlan& plan) {
   if (!world.machines) return;
-  auto nodes = static_cast<int>(std::ranges::count_if(world.nodes, [&](const PoolNode& node) { return tally.counts(node); }));
+  auto nodes =
+      static_cast<int>(std::ranges::count_if(world.nodes, [&](const PoolNode& node) { return tally.counts(node); }));
   int missing = world.size + world.spares - nodes - tally.on_their_way() - tally.replacements_owed();
   plan.too_many = std::max(0, -missing);
   std::string prefix = world.name + "-" + world.uid.substr(0, 8) + "-";
   // The smallest free ordinals: a lost answer leads to the same token again, and so to the same machine.
-  for (int ordinal = 1; missing > 0 && static_cast<int>(plan.orders.size()) < max_orders && ordinal <= 100'000; ++ordinal) {
+  for (int ordinal = 1; missing > 0 && static_cast<int>(plan.orders.size()) < max_orders && ordinal <= 100'000;
+       ++ordinal) {
     std::string token = prefix + std::to_string(ordinal);
     std::string name = repair::machine_name(world.name, token);
-    bool used = tally.node_names.contains(name) ||
-                std::ranges::any_of(*world.machines, [&](const PoolMachine& machine) { return machine.token == token || machine.name == name; });
+    bool used =
+        tally.node_names.contains(name) || std::ranges::any_of(*world.machines, [&](const PoolMachine& machine) {
+          return machine.token == token || machine.name == name;
+        });
     if (used) continue;
     plan.orders.push_back({token, name});
     --missing;
@@ -95,20 +101,24 @@ void complete_nodes(const PoolWorld& world, const Tally& tally, PoolPlan& plan) 
   for (const PoolNode& node : world.nodes) {
     if (tally.in_repair.contains(node.name)) continue;
     bool works = !node.spare && !node.cordoned;
-    if (works && node.workers.empty() && !world.workers.empty()) plan.labels.push_back({node.name, node.uid, world.workers});
+    if (works && node.workers.empty() && !world.workers.empty())
+      plan.labels.push_back({node.name, node.uid, world.workers});
     const PoolMachine* machine = tally.machine(node.name);
-    if (machine != nullptr && node.machine_token != machine->token) plan.tokens.push_back({node.name, node.uid, machine->token});
+    if (machine != nullptr && node.machine_token != machine->token)
+      plan.tokens.push_back({node.name, node.uid, machine->token});
   }
 }
 
 std::string describe(const PoolWorld& world, const PoolPlan& plan) {
-  std::string text = std::to_string(plan.healthy) + " of " + std::to_string(world.size) + " machines work, " + std::to_string(plan.spare) +
-                     " of " + std::to_string(world.spares) + " spares wait";
+  std::string text = std::to_string(plan.healthy) + " of " + std::to_string(world.size) + " machines work, " +
+                     std::to_string(plan.spare) + " of " + std::to_string(world.spares) + " spares wait";
   if (plan.in_repair > 0) text += ", " + std::to_string(plan.in_repair) + " in repair";
   if (!world.machines) text += "; the provider does not answer, so nothing is ordered";
   if (!plan.orders.empty()) text += "; ordering " + std::to_string(plan.orders.size());
   if (plan.too_many > 0)
-    text += "; " + std::to_string(plan.too_many) + " more than size and spares: Homeostat takes no machine away, raise size or spares or delete them at the provider";
+    text += "; " + std::to_string(plan.too_many) +
+            " more than size and spares: Homeostat takes no machine away, raise size or spares or delete them at the "
+            "provider";
   if (world.workers.empty()) text += "; no SlurmCluster uses this pool yet";
   return text;
 }

@@ -35,8 +35,12 @@ struct PoolWorld {
 };
 
 struct PoolPlan {
-  struct Order { std::string token, name; };
-  struct NodeTask { std::string node, uid, value; };
+  struct Order {
+    std::string token, name;
+  };
+  struct NodeTask {
+    std::string node, uid, value;
+  };
   std::vector<Order> orders = {};
   std::vector<NodeTask> promotions = {};  // value: the workers label
   std::vector<NodeTask> labels = {};      // promoted before there was a SlurmCluster

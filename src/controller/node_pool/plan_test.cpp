@@ -69,7 +69,9 @@ TEST_CASE("a pool grows to its size and its spares, and not beyond") {
     world.repairs = {{"a", "s", ""}};
     world.nodes[2] = works("s");
   }
-  SUBCASE("a failed machine does not count") { world.nodes.pop_back(), world.machines->at(2).leaving = true, orders = 1; }
+  SUBCASE("a failed machine does not count") {
+    world.nodes.pop_back(), world.machines->at(2).leaving = true, orders = 1;
+  }
   PoolPlan plan = plan_pool(world);
   CHECK(plan.orders.size() == orders);
   CHECK(plan.promotions.size() == promotions);

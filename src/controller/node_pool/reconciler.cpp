@@ -37,8 +37,10 @@ Result<std::vector<PoolNode>> read_nodes(kube::Client& client, const api::NodePo
     repair::NodeView view = view_node(object);
     bool fit = false;
     for (const auto& health : healths->items)
-      if (kube::name_of(health) == view.name) fit = is_fit(view, view_health(api::decode_node_health(health)), pool.gpus_per_node);
-    nodes.push_back({view.name, view.uid, view.workers, view.machine_token, view.spare, fit, view.ready, view.unschedulable});
+      if (kube::name_of(health) == view.name)
+        fit = is_fit(view, view_health(api::decode_node_health(health)), pool.gpus_per_node);
+    nodes.push_back(
+        {view.name, view.uid, view.workers, view.machine_token, view.spare, fit, view.ready, view.unschedulable});
   }
   return nodes;
 }
@@ -49,7 +51,8 @@ Result<std::vector<PoolRepair>> read_open_repairs(kube::Client& client, const st
   std::vector<PoolRepair> repairs;
   for (const auto& object : objects->items) {
     repair::Record record = api::decode_repair(object);
-    if (record.pool == pool && !repair::is_terminal(record.phase)) repairs.push_back({record.node, record.spare_node, record.replacement.machine});
+    if (record.pool == pool && !repair::is_terminal(record.phase))
+      repairs.push_back({record.node, record.spare_node, record.replacement.machine});
   }
   return repairs;
 }
@@ -68,9 +71,11 @@ Result<std::string> read_workers(kube::Client& client, const std::string& pool) 
   return std::string();
 }
 
-std::optional<std::vector<PoolMachine>> read_machines(Session& session, const api::NodePool& pool, std::string& problem) {
+std::optional<std::vector<PoolMachine>> read_machines(Session& session, const api::NodePool& pool,
+                                                      std::string& problem) {
   auto provider = session.provider(pool);
-  auto machines = provider ? (*provider)->list() : Result<std::vector<provider::Machine>>(std::unexpected(provider.error()));
+  auto machines =
+      provider ? (*provider)->list() : Result<std::vector<provider::Machine>>(std::unexpected(provider.error()));
   if (!machines) {
     problem = machines.error().message;
     session.forget_provider(pool.name);
@@ -90,26 +95,39 @@ Result<void> carry_out(Session& session, const api::NodePool& pool, const PoolPl
   Result<void> outcome;
   auto note = [&](std::string_view what, const std::string& node, const Result<void>& result) {
     if (!result && outcome) outcome = result;
-    if (result) io::log_info(what, {{"pool", pool.name}, {"node", node}});
-    else io::log_warn("a pool's step failed and is tried again", {{"pool", pool.name}, {"node", node}, {"error", result.error().message}});
+    if (result)
+      io::log_info(what, {{"pool", pool.name}, {"node", node}});
+    else
+      io::log_warn("a pool's step failed and is tried again",
+                   {{"pool", pool.name}, {"node", node}, {"error", result.error().message}});
   };
-  for (const auto& task : plan.promotions) note("promoted", task.node, promote_node(session.kube(), task.node, task.uid, task.value, "pool"));
-  for (const auto& task : plan.labels) note("labelled", task.node, set_workers_label(session.kube(), task.node, task.uid, task.value));
-  for (const auto& task : plan.tokens) note("token noted", task.node, annotate_machine_token(session.kube(), task.node, task.uid, task.value));
+  for (const auto& task : plan.promotions)
+    note("promoted", task.node, promote_node(session.kube(), task.node, task.uid, task.value, "pool"));
+  for (const auto& task : plan.labels)
+    note("labelled", task.node, set_workers_label(session.kube(), task.node, task.uid, task.value));
+  for (const auto& task : plan.tokens)
+    note("token noted", task.node, annotate_machine_token(session.kube(), task.node, task.uid, task.value));
   for (const auto& order : plan.orders) {
     auto provider = session.provider(pool);
-    auto made = provider ? (*provider)->create(machine_order(pool, order.token, order.name)) : Result<provider::Machine>(std::unexpected(provider.error()));
+    auto made = provider ? (*provider)->create(machine_order(pool, order.token, order.name))
+                         : Result<provider::Machine>(std::unexpected(provider.error()));
     note("ordered", order.name, made ? Result<void>{} : Result<void>(std::unexpected(made.error())));
   }
   return outcome;
 }
 
-Result<bool> write_status(kube::Client& client, kube::Object object, const api::NodePool& pool, const PoolPlan& plan, const std::string& problem, TimePoint now) {
+Result<bool> write_status(kube::Client& client, kube::Object object, const api::NodePool& pool, const PoolPlan& plan,
+                          const std::string& problem, TimePoint now) {
   api::NodePoolStatus status{pool.size + pool.spares, plan.healthy, plan.spare, plan.in_repair, pool.generation};
   boost::json::array conditions = io::array_at(object, {"status", "conditions"});
   std::string message = plan.message + (problem.empty() ? "" : ": " + problem);
-  bool changed = kube::set_condition(conditions, {"Ready", plan.whole ? "True" : "False", plan.whole ? "Whole" : "Incomplete", message, pool.generation}, now);
-  changed |= kube::set_condition(conditions, {"Oversized", plan.too_many > 0 ? "True" : "False", plan.too_many > 0 ? "TooManyMachines" : "AsWanted", "", pool.generation}, now);
+  bool changed = kube::set_condition(
+      conditions,
+      {"Ready", plan.whole ? "True" : "False", plan.whole ? "Whole" : "Incomplete", message, pool.generation}, now);
+  changed |= kube::set_condition(conditions,
+                                 {"Oversized", plan.too_many > 0 ? "True" : "False",
+                                  plan.too_many > 0 ? "TooManyMachines" : "AsWanted", "", pool.generation},
+                                 now);
   if (!changed && api::decode_node_pool_status(object) == status) return false;
   boost::json::object body = api::encode_node_pool_status(status);
   body["conditions"] = std::move(conditions);
@@ -131,7 +149,8 @@ Result<kube::ReconcileResult> NodePoolReconciler::reconcile(const kube::ObjectKe
   // The machines of a pool that is deleted stay: only people take machines away in this form.
   if (pool.deleting) return kube::ReconcileResult{};
 
-  // The machines are read before the repairs and the nodes: a machine that a repair orders in between is then not seen as a stray.
+  // The machines are read before the repairs and the nodes: a machine that a repair orders in between is then not seen
+  // as a stray.
   std::string problem;
   PoolWorld world{pool.name, pool.uid, pool.size, pool.spares, {}, read_machines(*session, pool, problem), {}, {}};
   auto repairs = read_open_repairs(client, pool.name);

@@ -1,4 +1,5 @@
-// Keeps a NodePool at its size and its spares: orders what is missing, promotes spares, reports. Never takes a machine away.
+// Keeps a NodePool at its size and its spares: orders what is missing, promotes spares, reports. Never takes a machine
+// away.
 #pragma once
 
 #include "controller/world/session.hpp"

@@ -78,7 +78,8 @@ class Notifier final : public Notifications {
     auto sent = post(message, stop);
     if (sent) return io::log_info("people are told", {{"repair", message.repair}, {"url", message.target.url}});
     if (++message.tries >= max_tries)
-      return io::log_warn("a notification could not be delivered", {{"repair", message.repair}, {"url", message.target.url}, {"error", sent.error().message}});
+      return io::log_warn("a notification could not be delivered",
+                          {{"repair", message.repair}, {"url", message.target.url}, {"error", sent.error().message}});
     message.due = clock_.monotonic() + first_pause * (1 << (message.tries - 1));
     std::lock_guard lock(mutex_);
     if (waiting_.size() < max_waiting) waiting_.push_back(std::move(message));
@@ -143,8 +144,8 @@ std::string notification_body(const repair::Record& record) {
 std::string sign_body(std::string_view key, std::string_view body) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(body.data()), body.size(),
-       digest.data(), &size);
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(body.data()),
+       body.size(), digest.data(), &size);
   std::string text = "sha256=";
   for (unsigned int i = 0; i < size; ++i) {
     text += "0123456789abcdef"[digest[i] >> 4];

@@ -1,5 +1,5 @@
-// Tells people: webhooks with a signed JSON body. send() never blocks and never fails: at most 256 messages wait, each is tried a few
-// times in the background, and what cannot be delivered ends in a log line.
+// Tells people: webhooks with a signed JSON body. send() never blocks and never fails: at most 256 messages wait, each
+// is tried a few times in the background, and what cannot be delivered ends in a log line.
 #pragma once
 
 #include <memory>

@@ -22,7 +22,9 @@ repair::Record sick() {
   return record;
 }
 
-std::string text_of(const repair::Record& record) { return io::string_at(*io::parse_json_object(notification_body(record)), {"text"}); }
+std::string text_of(const repair::Record& record) {
+  return io::string_at(*io::parse_json_object(notification_body(record)), {"text"});
+}
 
 }  // namespace
 
@@ -36,7 +38,8 @@ TEST_CASE("people are told what happened and whether they have to do anything") 
 }
 
 TEST_CASE("the signature is HMAC-SHA256 (RFC 4231, case 2)") {
-  CHECK(sign_body("Jefe", "what do ya want for nothing?") == "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  CHECK(sign_body("Jefe", "what do ya want for nothing?") ==
+        "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }
 
 TEST_CASE("a webhook that fails at first is told again, and sending never waits for it") {
@@ -47,8 +50,10 @@ TEST_CASE("a webhook that fails at first is told again, and sending never waits 
   auto server = io::HttpServer::start({}, [&](const io::ServerRequest& request) {
     io::ServerResponse response;
     std::lock_guard lock(mutex);
-    if (++calls == 1) response.status = 503;
-    else body = request.body, arrived.notify_all();
+    if (++calls == 1)
+      response.status = 503;
+    else
+      body = request.body, arrived.notify_all();
     return response;
   });
   REQUIRE(server);

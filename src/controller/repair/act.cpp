@@ -1,7 +1,7 @@
 #include "controller/repair/act.hpp"
 
-#include "controller/world/node_writes.hpp"
 #include "controller/world/machine_order.hpp"
+#include "controller/world/node_writes.hpp"
 #include "core/names.hpp"
 
 namespace homeostat::controller {
@@ -26,12 +26,15 @@ struct Actor {
   }
 
   Result<provider::Provider*> provider() {
-    if (!context.pool) return fail(ErrorKind::not_found, "NodePool " + record.pool + " is gone: make it again or delete this Repair");
+    if (!context.pool)
+      return fail(ErrorKind::not_found, "NodePool " + record.pool + " is gone: make it again or delete this Repair");
     return session.provider(*context.pool);
   }
 
   Result<void> operator()(const Notify&) { return notifications.send(record, targets), Result<void>{}; }
-  Result<void> operator()(const SlurmDrain& effect) { return order(effect.node, slurm::NodeOrder::drain, effect.reason); }
+  Result<void> operator()(const SlurmDrain& effect) {
+    return order(effect.node, slurm::NodeOrder::drain, effect.reason);
+  }
   Result<void> operator()(const SlurmDown& effect) { return order(effect.node, slurm::NodeOrder::down, effect.reason); }
 
   Result<void> operator()(const SlurmUndrain& effect) {
@@ -56,8 +59,12 @@ struct Actor {
     return (*client)->make_job_eligible_now(effect.job);
   }
 
-  Result<void> operator()(const RemoveWorkersLabel& effect) { return remove_workers_label(session.kube(), effect.node, effect.uid); }
-  Result<void> operator()(const Cordon& effect) { return cordon_node(session.kube(), effect.node, effect.uid, record.name); }
+  Result<void> operator()(const RemoveWorkersLabel& effect) {
+    return remove_workers_label(session.kube(), effect.node, effect.uid);
+  }
+  Result<void> operator()(const Cordon& effect) {
+    return cordon_node(session.kube(), effect.node, effect.uid, record.name);
+  }
 
   // One that is refused does not keep the others; the last refusal is told.
   Result<void> operator()(const EvictPods& effect) {
@@ -102,8 +109,9 @@ struct Actor {
 
 }  // namespace
 
-Result<void> act(Session& session, Notifications& notifications, const repair::Effect& effect, const repair::Record& record,
-                 const RepairContext& context, const std::vector<api::WebhookTarget>& targets) {
+Result<void> act(Session& session, Notifications& notifications, const repair::Effect& effect,
+                 const repair::Record& record, const RepairContext& context,
+                 const std::vector<api::WebhookTarget>& targets) {
   return std::visit(Actor{session, notifications, record, context, targets}, effect);
 }
 

@@ -28,23 +28,27 @@ Fact<repair::NodeView> read_node(Session& session, std::string_view name) {
 }
 
 Fact<repair::HealthView> read_health(Session& session, std::string_view node) {
-  return to_fact<repair::HealthView>(session.kube().get(kube::resources::node_healths, "", node),
-                                     [](const kube::Object& object) { return view_health(api::decode_node_health(object)); });
+  return to_fact<repair::HealthView>(
+      session.kube().get(kube::resources::node_healths, "", node),
+      [](const kube::Object& object) { return view_health(api::decode_node_health(object)); });
 }
 
 // After these the Secrets or the Service may be new ones: connect anew next time.
 bool may_need_new_connection(const Error& error) {
-  return error.kind == ErrorKind::unauthorized || error.kind == ErrorKind::unreachable || error.kind == ErrorKind::invalid ||
-         error.kind == ErrorKind::not_found;
+  return error.kind == ErrorKind::unauthorized || error.kind == ErrorKind::unreachable ||
+         error.kind == ErrorKind::invalid || error.kind == ErrorKind::not_found;
 }
 
 void read_slurm(Session& session, const repair::Record& record, repair::Observed& seen) {
   if (record.workers.empty()) return;
   auto slurm = session.slurm(record.workers);
-  if (!slurm) return io::log_warn("Slurm cannot be reached", {{"repair", record.name}, {"error", slurm.error().message}});
+  if (!slurm)
+    return io::log_warn("Slurm cannot be reached", {{"repair", record.name}, {"error", slurm.error().message}});
   auto node = (*slurm)->node(record.node);
   auto jobs = node ? (*slurm)->jobs() : Result<std::vector<slurm::Job>>(std::unexpected(node.error()));
-  if (node) seen.slurm = *node ? Fact<repair::SlurmNodeView>::present(view_slurm_node(**node)) : Fact<repair::SlurmNodeView>::absent();
+  if (node)
+    seen.slurm =
+        *node ? Fact<repair::SlurmNodeView>::present(view_slurm_node(**node)) : Fact<repair::SlurmNodeView>::absent();
   if (jobs) {
     seen.jobs = Fact<std::vector<repair::JobView>>::present(view_jobs(*jobs));
     return;
@@ -53,8 +57,11 @@ void read_slurm(Session& session, const repair::Record& record, repair::Observed
   if (may_need_new_connection(jobs.error())) session.forget_slurm(record.workers);
 }
 
-Fact<std::vector<repair::PodView>> read_pods(Session& session, const repair::Record& record, const RepairContext& context) {
-  auto pods = session.kube().list(kube::resources::pods, "", {.label_selector = "", .field_selector = "spec.nodeName=" + record.node, .resource_version = ""});
+Fact<std::vector<repair::PodView>> read_pods(Session& session, const repair::Record& record,
+                                             const RepairContext& context) {
+  auto pods = session.kube().list(
+      kube::resources::pods, "",
+      {.label_selector = "", .field_selector = "spec.nodeName=" + record.node, .resource_version = ""});
   if (!pods) return {};
   std::vector<repair::PodView> views;
   for (const auto& pod : pods->items) views.push_back(view_pod(pod, context.policy.opt_out_label));
@@ -75,17 +82,21 @@ Result<std::set<std::string>> claimed_spares(Session& session, const repair::Rec
   return claimed;
 }
 
-Fact<std::vector<repair::NodeView>> read_spares(Session& session, const repair::Record& record, const RepairContext& context) {
+Fact<std::vector<repair::NodeView>> read_spares(Session& session, const repair::Record& record,
+                                                const RepairContext& context) {
   auto claimed = claimed_spares(session, record);
   auto nodes = session.kube().list(kube::resources::nodes, "",
-                                   {.label_selector = std::string(names::pool_label) + "=" + record.pool, .field_selector = "", .resource_version = ""});
+                                   {.label_selector = std::string(names::pool_label) + "=" + record.pool,
+                                    .field_selector = "",
+                                    .resource_version = ""});
   if (!claimed || !nodes) return {};
   std::vector<repair::NodeView> spares;
   for (const auto& object : nodes->items) {
     repair::NodeView node = view_node(object);
     if (!node.spare || node.name == record.node || claimed->contains(node.name)) continue;
     auto health = read_health(session, node.name);
-    if (health.is_present() && is_fit(node, health.value, context.pool ? context.pool->gpus_per_node : 0)) spares.push_back(std::move(node));
+    if (health.is_present() && is_fit(node, health.value, context.pool ? context.pool->gpus_per_node : 0))
+      spares.push_back(std::move(node));
   }
   return Fact<std::vector<repair::NodeView>>::present(std::move(spares));
 }
@@ -118,7 +129,8 @@ repair::Observed observe(Session& session, const repair::Record& record, const R
   if (needs.slurm) read_slurm(session, record, seen);
   if (needs.pods) seen.pods = read_pods(session, record, context);
   bool promoted = !record.spare_node.empty() && repair::finished(record, "promote_spare/" + record.spare_node);
-  if (needs.spares && record.spare_node.empty() && record.phase != repair::Phase::verifying) seen.spares = read_spares(session, record, context);
+  if (needs.spares && record.spare_node.empty() && record.phase != repair::Phase::verifying)
+    seen.spares = read_spares(session, record, context);
   if (needs.spares && !record.spare_node.empty() && !promoted) seen.spare = read_node(session, record.spare_node);
   if (needs.machines) seen.machines = read_machines(session, context);
   if (needs.replacement) {

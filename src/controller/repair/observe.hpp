@@ -1,4 +1,5 @@
-// Reads, live, what the next step of a repair needs to know. What cannot be read stays unknown; nothing is read from a cache.
+// Reads, live, what the next step of a repair needs to know. What cannot be read stays unknown; nothing is read from a
+// cache.
 #pragma once
 
 #include "controller/world/session.hpp"
@@ -6,7 +7,8 @@
 
 namespace homeostat::controller {
 
-// What a repair is carried out under: its pool and the pool's policy, read once per reconcile. absent pool: it was deleted.
+// What a repair is carried out under: its pool and the pool's policy, read once per reconcile. absent pool: it was
+// deleted.
 struct RepairContext {
   std::optional<api::NodePool> pool = {};
   repair::Policy policy;

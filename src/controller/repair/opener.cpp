@@ -27,7 +27,9 @@ Result<std::vector<repair::OpenRepair>> read_repairs(kube::Client& client) {
 // A node that is already promoted or waits as a spare counts; nodes of other pools do not.
 Result<int> count_nodes(kube::Client& client, std::string_view pool) {
   auto nodes = client.list(kube::resources::nodes, "",
-                           {.label_selector = std::string(names::pool_label) + "=" + std::string(pool), .field_selector = "", .resource_version = ""});
+                           {.label_selector = std::string(names::pool_label) + "=" + std::string(pool),
+                            .field_selector = "",
+                            .resource_version = ""});
   if (!nodes) return std::unexpected(nodes.error());
   return static_cast<int>(nodes->items.size());
 }
@@ -67,14 +69,23 @@ Result<kube::ReconcileResult> RepairOpener::reconcile(const kube::ObjectKey& key
   auto nodes = count_nodes(client, pool);
   if (!nodes) return std::unexpected(nodes.error());
 
-  repair::SickNode sick{key.name, kube::uid_of(*node), health.status.boot_id, kube::label_of(*node, names::workers_label),
-                        health.status.verdict, view_findings(health, rules->policy), std::nullopt};
-  if (rules->pool) sick.pool = repair::PoolFacts{pool, *nodes, rules->pool->gpus_per_node, rules->pool->healing, rules->pool->dry_run};
+  repair::SickNode sick{key.name,
+                        kube::uid_of(*node),
+                        health.status.boot_id,
+                        kube::label_of(*node, names::workers_label),
+                        health.status.verdict,
+                        view_findings(health, rules->policy),
+                        std::nullopt};
+  if (rules->pool)
+    sick.pool = repair::PoolFacts{pool, *nodes, rules->pool->gpus_per_node, rules->pool->healing, rules->pool->dry_run};
   repair::Plan plan = repair::plan(sick, *repairs, view_policy(rules->policy));
   if (plan.answer != repair::Answer::open) {
     bool told = plan.answer == repair::Answer::dry_run || plan.answer == repair::Answer::budget;
-    if (told && events_) events_(kube::resources::nodes, *node, true, plan.answer == repair::Answer::budget ? "RepairWaits" : "RepairDryRun", plan.reason);
-    io::log(told ? io::LogLevel::info : io::LogLevel::debug, "no repair is opened", {{"node", key.name}, {"reason", plan.reason}});
+    if (told && events_)
+      events_(kube::resources::nodes, *node, true,
+              plan.answer == repair::Answer::budget ? "RepairWaits" : "RepairDryRun", plan.reason);
+    io::log(told ? io::LogLevel::info : io::LogLevel::debug, "no repair is opened",
+            {{"node", key.name}, {"reason", plan.reason}});
     return kube::ReconcileResult{plan.look_again};
   }
   kube::Object body = kube::new_object(kube::resources::repairs, "", plan.name);
@@ -82,7 +93,9 @@ Result<kube::ReconcileResult> RepairOpener::reconcile(const kube::ObjectKey& key
   auto created = client.create(kube::resources::repairs, "", body);
   if (!created && created.error().kind != ErrorKind::already_exists) return std::unexpected(created.error());
   io::log_info("a repair is opened", {{"repair", plan.name}, {"node", key.name}, {"reason", plan.reason}});
-  if (events_) events_(kube::resources::nodes, *node, true, "RepairOpened", plan.reason + " (repair " + plan.name + "). No action is needed.");
+  if (events_)
+    events_(kube::resources::nodes, *node, true, "RepairOpened",
+            plan.reason + " (repair " + plan.name + "). No action is needed.");
   return kube::ReconcileResult{};
 }
 

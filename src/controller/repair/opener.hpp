@@ -1,5 +1,6 @@
-// Opens a Repair for a node that the agent calls Unhealthy, when the pool and the policy say so. Keyed by NodeHealth. Everything that
-// the decision stands on is read live; the name follows from the incident, so that two controllers cannot open two.
+// Opens a Repair for a node that the agent calls Unhealthy, when the pool and the policy say so. Keyed by NodeHealth.
+// Everything that the decision stands on is read live; the name follows from the incident, so that two controllers
+// cannot open two.
 #pragma once
 
 #include "controller/repair/reconciler.hpp"

@@ -24,17 +24,23 @@ constexpr Duration after_failure{1'000};
 
 std::string_view event_reason(repair::Phase phase) {
   switch (phase) {
-    case repair::Phase::blocked: return "RepairBlocked";
-    case repair::Phase::failed: return "RepairFailed";
-    case repair::Phase::cancelled: return "RepairCancelled";
-    case repair::Phase::done: return "RepairDone";
-    default: return "RepairProgress";
+    case repair::Phase::blocked:
+      return "RepairBlocked";
+    case repair::Phase::failed:
+      return "RepairFailed";
+    case repair::Phase::cancelled:
+      return "RepairCancelled";
+    case repair::Phase::done:
+      return "RepairDone";
+    default:
+      return "RepairProgress";
   }
 }
 
 kube::Condition completion(const repair::Record& record) {
   bool over = repair::is_terminal(record.phase);
-  return {"Complete", over ? "True" : "False", std::string(repair::to_string(record.phase)), record.message, std::nullopt};
+  return {"Complete", over ? "True" : "False", std::string(repair::to_string(record.phase)), record.message,
+          std::nullopt};
 }
 
 }  // namespace
@@ -77,7 +83,8 @@ Result<kube::ReconcileResult> RepairReconciler::advance(Run& run, std::stop_toke
     }
     if (decision.effect) {
       auto outcome = act(run.session, notifications_, *decision.effect, run.record, run.context, run.targets);
-      repair::report_outcome(run.record, decision.step, outcome.has_value(), outcome ? "" : outcome.error().message, clock_.now());
+      repair::report_outcome(run.record, decision.step, outcome.has_value(), outcome ? "" : outcome.error().message,
+                             clock_.now());
       if (!outcome) {
         io::log_warn("a step of a repair failed and is tried again",
                      {{"repair", run.record.name}, {"step", decision.step}, {"error", outcome.error().message}});
@@ -87,7 +94,8 @@ Result<kube::ReconcileResult> RepairReconciler::advance(Run& run, std::stop_toke
         }
         // What the refusal said is for people; losing it to a conflict does no harm.
         if (outcome.error().kind != ErrorKind::conflict) (void)persist(run, run.record);
-        bool again_soon = outcome.error().kind == ErrorKind::conflict || outcome.error().kind == ErrorKind::unknown_outcome;
+        bool again_soon =
+            outcome.error().kind == ErrorKind::conflict || outcome.error().kind == ErrorKind::unknown_outcome;
         return kube::ReconcileResult{again_soon ? after_conflict : after_failure};
       }
     }

@@ -1,5 +1,5 @@
-// Carries open repairs forward: observe, decide (core/repair), persist by compare-and-swap, act. Holds nothing between two calls that
-// is not in the Repair, so that any process can go on where another was killed.
+// Carries open repairs forward: observe, decide (core/repair), persist by compare-and-swap, act. Holds nothing between
+// two calls that is not in the Repair, so that any process can go on where another was killed.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,18 @@
 namespace homeostat::controller {
 
 // An event for people about an object: production gives kube::EventRecorder.
-using EventSink = std::function<void(const kube::Resource&, const kube::Object&, bool warning, std::string_view reason, std::string_view message)>;
+using EventSink = std::function<void(const kube::Resource&, const kube::Object&, bool warning, std::string_view reason,
+                                     std::string_view message)>;
 
 class RepairReconciler final : public kube::Reconciler {
  public:
-  RepairReconciler(Sessions& sessions, Notifications& notifications, EventSink events, const io::Clock& clock, repair::Limits limits = {})
-      : sessions_(sessions), notifications_(notifications), events_(std::move(events)), clock_(clock), limits_(limits) {}
+  RepairReconciler(Sessions& sessions, Notifications& notifications, EventSink events, const io::Clock& clock,
+                   repair::Limits limits = {})
+      : sessions_(sessions),
+        notifications_(notifications),
+        events_(std::move(events)),
+        clock_(clock),
+        limits_(limits) {}
 
   Result<kube::ReconcileResult> reconcile(const kube::ObjectKey& key, std::stop_token stop) override;
 

@@ -13,9 +13,11 @@ void head(std::string& text, std::string_view name, std::string_view help) {
   text += "# HELP " + std::string(name) + " " + std::string(help) + "\n# TYPE " + std::string(name) + " gauge\n";
 }
 
-void sample(std::string& text, std::string_view name, std::string_view label, std::string_view value, std::int64_t number) {
+void sample(std::string& text, std::string_view name, std::string_view label, std::string_view value,
+            std::int64_t number) {
   // Names of objects and phases need no escaping: the API server lets only plain letters through.
-  text += std::string(name) + "{" + std::string(label) + "=\"" + std::string(value) + "\"} " + std::to_string(number) + "\n";
+  text += std::string(name) + "{" + std::string(label) + "=\"" + std::string(value) + "\"} " + std::to_string(number) +
+          "\n";
 }
 
 }  // namespace
@@ -24,7 +26,7 @@ std::string render_metrics(const kube::Store& pools, const kube::Store& repairs)
   std::string text;
   struct Gauge {
     const char *name, *help;
-    int api::NodePoolStatus::*field;
+    int api::NodePoolStatus::* field;
   };
   constexpr Gauge gauges[] = {
       {"homeostat_nodepool_desired", "Machines that should be there, spares included.", &api::NodePoolStatus::desired},
@@ -35,7 +37,8 @@ std::string render_metrics(const kube::Store& pools, const kube::Store& repairs)
   auto objects = pools.list();
   for (const auto& [name, help, field] : gauges) {
     head(text, name, help);
-    for (const auto& object : objects) sample(text, name, "pool", api::decode_node_pool(*object).name, api::decode_node_pool_status(*object).*field);
+    for (const auto& object : objects)
+      sample(text, name, "pool", api::decode_node_pool(*object).name, api::decode_node_pool_status(*object).*field);
   }
   std::map<repair::Phase, std::int64_t> phases;
   for (repair::Phase phase : repair::all_phases) phases[phase] = 0;

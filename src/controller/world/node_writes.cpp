@@ -36,7 +36,8 @@ Result<void> change_node(kube::Client& client, std::string_view name, std::strin
   for (int attempt = 0; attempt < max_conflicts; ++attempt) {
     auto node = client.get(kube::resources::nodes, "", name);
     if (!node) return std::unexpected(node.error());
-    if (kube::uid_of(*node) != uid) return fail(ErrorKind::conflict, "node " + std::string(name) + " is another one now");
+    if (kube::uid_of(*node) != uid)
+      return fail(ErrorKind::conflict, "node " + std::string(name) + " is another one now");
     auto patch = change(*node);
     if (!patch) return std::unexpected(patch.error());
     if (!*patch) return {};
@@ -54,7 +55,8 @@ Result<void> promote_node(kube::Client& client, std::string_view name, std::stri
     boost::json::array kept = taints_without(node, names::spare_taint);
     bool spare = kept.size() != io::array_at(node, {"spec", "taints"}).size();
     std::string owner = kube::annotation_of(node, names::promoted_for_annotation);
-    if (!spare && owner != promoted_for) return fail(ErrorKind::conflict, "node " + std::string(name) + " was promoted by someone else");
+    if (!spare && owner != promoted_for)
+      return fail(ErrorKind::conflict, "node " + std::string(name) + " was promoted by someone else");
     bool labelled = workers.empty() || kube::label_of(node, names::workers_label) == workers;
     if (!spare && labelled) return std::nullopt;
     kube::Object patch = with_annotation(names::promoted_for_annotation, promoted_for);
@@ -81,14 +83,16 @@ Result<void> remove_workers_label(kube::Client& client, std::string_view name, s
   });
 }
 
-Result<void> set_workers_label(kube::Client& client, std::string_view name, std::string_view uid, std::string_view workers) {
+Result<void> set_workers_label(kube::Client& client, std::string_view name, std::string_view uid,
+                               std::string_view workers) {
   return change_node(client, name, uid, [&](const kube::Object& node) -> Result<std::optional<kube::Object>> {
     if (kube::label_of(node, names::workers_label) == workers) return std::nullopt;
     return with_label(names::workers_label, boost::json::value(workers));
   });
 }
 
-Result<void> annotate_machine_token(kube::Client& client, std::string_view name, std::string_view uid, std::string_view token) {
+Result<void> annotate_machine_token(kube::Client& client, std::string_view name, std::string_view uid,
+                                    std::string_view token) {
   return change_node(client, name, uid, [&](const kube::Object& node) -> Result<std::optional<kube::Object>> {
     if (kube::annotation_of(node, names::machine_token_annotation) == token) return std::nullopt;
     return with_annotation(names::machine_token_annotation, token);

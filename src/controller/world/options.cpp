@@ -23,7 +23,8 @@ Result<void> parse_address(const std::string& text, Options& options) {
     auto [end, error] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
     if (error != std::errc{} || end != text.data() + text.size()) port = -1;
   }
-  if (port < 1 || port > 65535) return fail(ErrorKind::invalid, "--metrics-addr=" + text + ": write HOST:PORT, such as :8080 or 127.0.0.1:9090");
+  if (port < 1 || port > 65535)
+    return fail(ErrorKind::invalid, "--metrics-addr=" + text + ": write HOST:PORT, such as :8080 or 127.0.0.1:9090");
   options.http_port = port;
   if (colon > 0) options.http_address = text.substr(0, colon);
   return {};
@@ -35,7 +36,8 @@ Result<void> parse_flag(const std::string& name, const std::string& value, Optio
   if (name == "--metrics-addr") return parse_address(value, options);
   if (name == "--debug") return options.debug = true, Result<void>{};
   if (name == "--leader-elect") {
-    if (!value.empty() && value != "true" && value != "false") return fail(ErrorKind::invalid, "--leader-elect=" + value + ": write true or false");
+    if (!value.empty() && value != "true" && value != "false")
+      return fail(ErrorKind::invalid, "--leader-elect=" + value + ": write true or false");
     return options.leader_elect = value != "false", Result<void>{};
   }
   return fail(ErrorKind::invalid, "there is no option " + name);

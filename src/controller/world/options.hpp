@@ -11,9 +11,9 @@ namespace homeostat::controller {
 struct Options {
   std::string kubeconfig = {};  // "": the pod's own account, else $KUBECONFIG or ~/.kube/config
   bool leader_elect = true;
-  std::string identity = {};    // "": $POD_NAME, else host and process id
+  std::string identity = {};  // "": $POD_NAME, else host and process id
   std::string http_address = "0.0.0.0";
-  int http_port = 8080;         // /healthz and /metrics; 0: none
+  int http_port = 8080;  // /healthz and /metrics; 0: none
   bool debug = false;
 };
 

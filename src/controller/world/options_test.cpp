@@ -7,7 +7,8 @@
 using namespace homeostat::controller;
 
 TEST_CASE("the command line") {
-  auto options = parse_options({"--kubeconfig", "f", "--leader-elect=false", "--metrics-addr=127.0.0.1:9", "--identity=me", "--debug"});
+  auto options = parse_options(
+      {"--kubeconfig", "f", "--leader-elect=false", "--metrics-addr=127.0.0.1:9", "--identity=me", "--debug"});
   REQUIRE(options);
   CHECK(options->kubeconfig == "f");
   CHECK_FALSE(options->leader_elect);
@@ -18,7 +19,8 @@ TEST_CASE("the command line") {
   CHECK(parse_options({})->leader_elect);
   CHECK(parse_options({"--metrics-addr="})->http_port == 0);
   CHECK(parse_options({"--metrics-addr=:81"})->http_address == "0.0.0.0");
-  for (const char* bad : {"--no-such", "run", "--metrics-addr=8080", "--metrics-addr=:0", "--metrics-addr=:99999", "--leader-elect=maybe", "--kubeconfig"}) {
+  for (const char* bad : {"--no-such", "run", "--metrics-addr=8080", "--metrics-addr=:0", "--metrics-addr=:99999",
+                          "--leader-elect=maybe", "--kubeconfig"}) {
     CAPTURE(bad);
     CHECK_FALSE(parse_options({bad}));
   }

@@ -18,7 +18,8 @@ Result<std::string> secret_value(const kube::Object& secret, std::string_view ke
   return decoded;
 }
 
-Result<std::string> read_secret(kube::Client& client, std::string_view ns, std::string_view name, std::string_view key) {
+Result<std::string> read_secret(kube::Client& client, std::string_view ns, std::string_view name,
+                                std::string_view key) {
   auto secret = client.get(kube::resources::secrets, ns, name);
   if (!secret) return std::unexpected(secret.error());
   return secret_value(*secret, key);
@@ -64,8 +65,10 @@ Sessions::Lent Sessions::lend() {
 Result<WorkersLabel> parse_workers_label(std::string_view text) {
   auto first = text.find('.');
   auto last = text.rfind('.');
-  bool good = first != std::string_view::npos && first != last && first > 0 && last + 1 < text.size() && last > first + 1;
-  if (!good) return fail(ErrorKind::invalid, "\"" + std::string(text) + "\" is not <namespace>.<cluster>.<worker group>");
+  bool good =
+      first != std::string_view::npos && first != last && first > 0 && last + 1 < text.size() && last > first + 1;
+  if (!good)
+    return fail(ErrorKind::invalid, "\"" + std::string(text) + "\" is not <namespace>.<cluster>.<worker group>");
   return WorkersLabel{std::string(text.substr(0, first)), std::string(text.substr(first + 1, last - first - 1)),
                       std::string(text.substr(last + 1))};
 }
@@ -84,7 +87,8 @@ SlurmConnector make_slurm_connector(const io::Clock& clock, std::stop_token stop
     tls.server_name = host;
     slurm::RestOptions options;
     options.jwt_key = *key;
-    // The Service's address rather than its name: no detour over DNS, and a controller outside of the cluster's DNS works too.
+    // The Service's address rather than its name: no detour over DNS, and a controller outside of the cluster's DNS
+    // works too.
     auto service = kube.get(kube::resources::services, label->ns, label->cluster + "-rest");
     if (!service) return std::unexpected(service.error());
     std::string address = io::string_at(*service, {"spec", "clusterIP"});
@@ -92,7 +96,8 @@ SlurmConnector make_slurm_connector(const io::Clock& clock, std::stop_token stop
       options.base_url = "https://" + host + ":6820";
       tls.server_name.clear();
     } else {
-      options.base_url = address.find(':') == std::string::npos ? "https://" + address + ":6820" : "https://[" + address + "]:6820";
+      options.base_url =
+          address.find(':') == std::string::npos ? "https://" + address + ":6820" : "https://[" + address + "]:6820";
     }
     return slurm::make_rest_client(std::move(options), io::make_curl_transport(std::move(tls)), clock, stop);
   };
@@ -101,16 +106,19 @@ SlurmConnector make_slurm_connector(const io::Clock& clock, std::stop_token stop
 ProviderConnector make_provider_connector(std::stop_token stop) {
   return [stop](kube::Client& kube, const api::NodePool& pool) -> Result<std::unique_ptr<provider::Provider>> {
     if (pool.provider.type != "local")
-      return fail(ErrorKind::invalid, "provider type " + pool.provider.type + " is not served by this version: use local");
+      return fail(ErrorKind::invalid,
+                  "provider type " + pool.provider.type + " is not served by this version: use local");
     auto secret = kube.get(kube::resources::secrets, pool.provider.secret_namespace, pool.provider.secret_name);
     if (!secret) return std::unexpected(secret.error());
     auto token = secret_value(*secret, "token");
     auto ca = secret_value(*secret, "ca.crt");
-    auto endpoint = pool.provider.endpoint.empty() ? secret_value(*secret, "endpoint") : Result<std::string>(pool.provider.endpoint);
+    auto endpoint = pool.provider.endpoint.empty() ? secret_value(*secret, "endpoint")
+                                                   : Result<std::string>(pool.provider.endpoint);
     for (const auto* value : {&token, &ca, &endpoint})
       if (!*value) return std::unexpected(value->error());
     // The token goes over this connection: it must be one that nobody can listen to.
-    if (!endpoint->starts_with("https://")) return fail(ErrorKind::invalid, "the provider's endpoint must begin with https://");
+    if (!endpoint->starts_with("https://"))
+      return fail(ErrorKind::invalid, "the provider's endpoint must begin with https://");
     io::TlsOptions tls;
     tls.ca_pem = *ca;
     return provider::make_local_provider({*endpoint, *token}, io::make_curl_transport(std::move(tls)), stop);

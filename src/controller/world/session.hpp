@@ -1,5 +1,5 @@
-// What one reconcile needs to reach the world: a Kubernetes client, Slurm clients by workers label and providers by pool. Sessions
-// keep their connections alive and are lent to one thread at a time.
+// What one reconcile needs to reach the world: a Kubernetes client, Slurm clients by workers label and providers by
+// pool. Sessions keep their connections alive and are lent to one thread at a time.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,8 @@
 namespace homeostat::controller {
 
 using SlurmConnector = std::function<Result<std::unique_ptr<slurm::Client>>(kube::Client&, std::string_view workers)>;
-using ProviderConnector = std::function<Result<std::unique_ptr<provider::Provider>>(kube::Client&, const api::NodePool&)>;
+using ProviderConnector =
+    std::function<Result<std::unique_ptr<provider::Provider>>(kube::Client&, const api::NodePool&)>;
 
 struct Connectors {
   kube::ClientFactory kube;

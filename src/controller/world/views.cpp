@@ -38,7 +38,8 @@ repair::NodeView view_node(const kube::Object& node) {
 }
 
 repair::HealthView view_health(const api::NodeHealth& health) {
-  auto good = std::ranges::count_if(health.status.devices, [](const api::DeviceHealth& device) { return device.state == "Good"; });
+  auto good = std::ranges::count_if(health.status.devices,
+                                    [](const api::DeviceHealth& device) { return device.state == "Good"; });
   std::optional<TimePoint> reported;
   if (health.status.last_report != TimePoint{}) reported = health.status.last_report;
   return {health.status.verdict, health.status.boot_id, static_cast<int>(good), reported};
@@ -93,10 +94,18 @@ repair::MachineView view_machine(const provider::Machine& machine) {
   using State = repair::MachineView::State;
   State state = State::creating;
   switch (machine.state) {
-    case provider::MachineState::creating: state = State::creating; break;
-    case provider::MachineState::running: state = State::running; break;
-    case provider::MachineState::deleting: state = State::deleting; break;
-    case provider::MachineState::failed: state = State::failed; break;
+    case provider::MachineState::creating:
+      state = State::creating;
+      break;
+    case provider::MachineState::running:
+      state = State::running;
+      break;
+    case provider::MachineState::deleting:
+      state = State::deleting;
+      break;
+    case provider::MachineState::failed:
+      state = State::failed;
+      break;
   }
   return {machine.name, machine.token, machine.message, state};
 }
@@ -115,7 +124,8 @@ std::vector<repair::Finding> view_findings(const api::NodeHealth& health, const 
   std::vector<repair::Finding> findings;
   for (const api::HealthFinding& found : health.status.findings) {
     repair::Finding finding;
-    finding.fault = {found.component, found.code, found.device, found.severity, found.action, found.evidence, found.first_seen, found.drill};
+    finding.fault = {found.component, found.code,     found.device,     found.severity,
+                     found.action,    found.evidence, found.first_seen, found.drill};
     auto severity = fault::parse_severity(found.severity).value_or(fault::Severity::none);
     auto treatment = fault::treatment(found.component, found.code, severity, found.action, policy.rules);
     finding.replace = treatment.repair_class == fault::RepairClass::replace_node;
@@ -125,7 +135,8 @@ std::vector<repair::Finding> view_findings(const api::NodeHealth& health, const 
 }
 
 bool is_fit(const repair::NodeView& node, const repair::HealthView& health, int gpus_per_node) {
-  return node.ready && !node.unschedulable && health.verdict == "Healthy" && !health.boot_id.empty() && health.gpus >= gpus_per_node;
+  return node.ready && !node.unschedulable && health.verdict == "Healthy" && !health.boot_id.empty() &&
+         health.gpus >= gpus_per_node;
 }
 
 }  // namespace homeostat::controller

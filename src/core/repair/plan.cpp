@@ -22,7 +22,8 @@ int allowed_at_once(int nodes, const Policy& policy) {
 }  // namespace
 
 Plan plan(const SickNode& sick, const std::vector<OpenRepair>& repairs, const Policy& policy) {
-  if (sick.verdict != "Unhealthy") return no("the node's verdict is " + (sick.verdict.empty() ? "Unknown" : sick.verdict));
+  if (sick.verdict != "Unhealthy")
+    return no("the node's verdict is " + (sick.verdict.empty() ? "Unknown" : sick.verdict));
   if (sick.boot_id.empty()) return no("the node's health report names no boot");
   const Fault* fault = deciding_fault(sick);
   if (fault == nullptr) return no("no finding that the policy answers with a replacement");
@@ -34,9 +35,10 @@ Plan plan(const SickNode& sick, const std::vector<OpenRepair>& repairs, const Po
   for (const OpenRepair& repair : repairs) {
     if (repair.name == result.name) {
       result.answer = Answer::already;
-      result.reason = is_terminal(repair.phase) ? "repair " + repair.name + " of this node and boot has ended as " +
-                                                      std::string(to_string(repair.phase)) + ": delete it to let a new one begin"
-                                                : "repair " + repair.name + " is under way";
+      result.reason = is_terminal(repair.phase)
+                          ? "repair " + repair.name + " of this node and boot has ended as " +
+                                std::string(to_string(repair.phase)) + ": delete it to let a new one begin"
+                          : "repair " + repair.name + " is under way";
       return result;
     }
     if (is_terminal(repair.phase)) continue;
@@ -50,7 +52,8 @@ Plan plan(const SickNode& sick, const std::vector<OpenRepair>& repairs, const Po
   }
   if (sick.pool->dry_run) {
     result.answer = Answer::dry_run;
-    result.reason = "dry run: " + spoken(*fault) + " would have the node replaced (spec.healing.dryRun of NodePool " + sick.pool->name + ")";
+    result.reason = "dry run: " + spoken(*fault) + " would have the node replaced (spec.healing.dryRun of NodePool " +
+                    sick.pool->name + ")";
     return result;
   }
   int allowed = allowed_at_once(sick.pool->nodes, policy);

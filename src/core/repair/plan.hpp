@@ -1,5 +1,5 @@
-// Should this sick node be repaired now? Pure: the world as it was read live, the policy and what is open go in; a verdict with its
-// reason comes out, also when the answer is no.
+// Should this sick node be repaired now? Pure: the world as it was read live, the policy and what is open go in; a
+// verdict with its reason comes out, also when the answer is no.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,8 @@ struct OpenRepair {
   Phase phase = Phase::observed;
 };
 
-// One fault of a node; `replace`: the policy answers it with a new machine. Other answers are told to people in this form.
+// One fault of a node; `replace`: the policy answers it with a new machine. Other answers are told to people in this
+// form.
 struct Finding {
   Fault fault = {};
   bool replace = false;

@@ -16,7 +16,8 @@ Finding fault(bool replace) {
 }
 
 SickNode sick_node() {
-  SickNode sick{"n1", "uid-1", "boot-1", "default.demo.gpu", "Unhealthy", {fault(true)}, PoolFacts{"pool", 3, 8, true, false}};
+  SickNode sick{
+      "n1", "uid-1", "boot-1", "default.demo.gpu", "Unhealthy", {fault(true)}, PoolFacts{"pool", 3, 8, true, false}};
   return sick;
 }
 
@@ -32,7 +33,9 @@ TEST_CASE("a repair is opened, or the reason why not is told") {
   SUBCASE("a fatal fault in a pool that heals") {}
   SUBCASE("no verdict yet") { sick.verdict = "Unknown", expected = Answer::nothing; }
   SUBCASE("healthy") { sick.verdict = "Healthy", expected = Answer::nothing; }
-  SUBCASE("unhealthy, but by nothing that a new machine answers") { sick.findings = {fault(false)}, expected = Answer::nothing; }
+  SUBCASE("unhealthy, but by nothing that a new machine answers") {
+    sick.findings = {fault(false)}, expected = Answer::nothing;
+  }
   SUBCASE("the second finding is the one that decides") { sick.findings = {fault(false), fault(true)}; }
   SUBCASE("no boot id: the incident could not be told from the next") { sick.boot_id = "", expected = Answer::nothing; }
   SUBCASE("a node of no pool") { sick.pool.reset(), expected = Answer::nothing; }

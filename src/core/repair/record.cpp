@@ -14,9 +14,10 @@ struct Spelling {
 };
 
 constexpr Spelling spellings[] = {
-    {Phase::observed, "Observed"},   {Phase::notified, "Notified"},   {Phase::stopping, "Stopping"}, {Phase::requeued, "Requeued"},
-    {Phase::draining, "Draining"},   {Phase::replacing, "Replacing"}, {Phase::verifying, "Verifying"}, {Phase::done, "Done"},
-    {Phase::blocked, "Blocked"},     {Phase::cancelled, "Cancelled"}, {Phase::failed, "Failed"},
+    {Phase::observed, "Observed"},   {Phase::notified, "Notified"}, {Phase::stopping, "Stopping"},
+    {Phase::requeued, "Requeued"},   {Phase::draining, "Draining"}, {Phase::replacing, "Replacing"},
+    {Phase::verifying, "Verifying"}, {Phase::done, "Done"},         {Phase::blocked, "Blocked"},
+    {Phase::cancelled, "Cancelled"}, {Phase::failed, "Failed"},
 };
 
 // Bounds of one record, so that a repair that goes on for long cannot outgrow what the API server stores.
@@ -64,17 +65,26 @@ bool may_follow(Phase from, Phase to) {
   if (from == to) return true;
   using enum Phase;
   switch (from) {
-    case observed: return to == notified || to == cancelled;
-    case notified: return to == stopping || to == cancelled;
-    case stopping: return to == requeued || to == cancelled;
-    case requeued: return to == draining;
-    case draining: return to == replacing || to == blocked || to == cancelled;
-    case replacing: return to == verifying || to == blocked || to == cancelled || to == failed;
-    case verifying: return to == done || to == replacing || to == failed;
-    case blocked: return to == draining || to == replacing || to == cancelled;
+    case observed:
+      return to == notified || to == cancelled;
+    case notified:
+      return to == stopping || to == cancelled;
+    case stopping:
+      return to == requeued || to == cancelled;
+    case requeued:
+      return to == draining;
+    case draining:
+      return to == replacing || to == blocked || to == cancelled;
+    case replacing:
+      return to == verifying || to == blocked || to == cancelled || to == failed;
+    case verifying:
+      return to == done || to == replacing || to == failed;
+    case blocked:
+      return to == draining || to == replacing || to == cancelled;
     case done:
     case cancelled:
-    case failed: return false;
+    case failed:
+      return false;
   }
   return false;
 }
@@ -88,7 +98,8 @@ std::string repair_name(std::string_view node_uid, std::string_view boot_id) {
 }
 
 std::string machine_name(std::string_view pool, std::string_view token) {
-  // No vowels: no words. 5 of 28 signs are 17 million names; a clash is refused by the provider as another token's machine.
+  // No vowels: no words. 5 of 28 signs are 17 million names; a clash is refused by the provider as another token's
+  // machine.
   constexpr std::string_view signs = "bcdfghjklmnpqrstvwxz23456789";
   std::uint64_t hash = mix(fnv1a(token));
   std::string name(pool);
@@ -119,7 +130,9 @@ void enter(Record& record, Phase phase, TimePoint now) {
   record.phases.push_back({phase, now});
 }
 
-TimePoint entered_at(const Record& record) { return record.phases.empty() ? TimePoint{} : record.phases.back().entered_at; }
+TimePoint entered_at(const Record& record) {
+  return record.phases.empty() ? TimePoint{} : record.phases.back().entered_at;
+}
 
 Phase phase_before_blocked(const Record& record) {
   for (auto entry = record.phases.rbegin(); entry != record.phases.rend(); ++entry)

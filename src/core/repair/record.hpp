@@ -1,5 +1,6 @@
-// The record of one repair: what the Repair resource holds, as plain values. It is the only memory of a repair; the functions here
-// keep its bookkeeping (phases, steps) consistent. No clock, no I/O: `now` is passed in. Values only: safe from any thread.
+// The record of one repair: what the Repair resource holds, as plain values. It is the only memory of a repair; the
+// functions here keep its bookkeeping (phases, steps) consistent. No clock, no I/O: `now` is passed in. Values only:
+// safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,23 @@
 
 namespace homeostat::repair {
 
-enum class Phase { observed, notified, stopping, requeued, draining, replacing, verifying, done, blocked, cancelled, failed };
+enum class Phase {
+  observed,
+  notified,
+  stopping,
+  requeued,
+  draining,
+  replacing,
+  verifying,
+  done,
+  blocked,
+  cancelled,
+  failed
+};
 
-inline constexpr Phase all_phases[] = {Phase::observed,  Phase::notified,  Phase::stopping, Phase::requeued,
-                                       Phase::draining,  Phase::replacing, Phase::verifying, Phase::done,
-                                       Phase::blocked,   Phase::cancelled, Phase::failed};
+inline constexpr Phase all_phases[] = {Phase::observed, Phase::notified,  Phase::stopping,  Phase::requeued,
+                                       Phase::draining, Phase::replacing, Phase::verifying, Phase::done,
+                                       Phase::blocked,  Phase::cancelled, Phase::failed};
 
 std::string_view to_string(Phase phase);  // "Observed", as the resource spells it
 std::optional<Phase> parse_phase(std::string_view text);

@@ -24,8 +24,9 @@ constexpr const char* table[] = {
 };
 
 TEST_CASE("the transition table of a repair, all of it") {
-  constexpr Phase columns[] = {Phase::observed,  Phase::notified,  Phase::stopping, Phase::requeued,  Phase::draining, Phase::replacing,
-                               Phase::verifying, Phase::done,      Phase::blocked,  Phase::cancelled, Phase::failed};
+  constexpr Phase columns[] = {Phase::observed, Phase::notified,  Phase::stopping,  Phase::requeued,
+                               Phase::draining, Phase::replacing, Phase::verifying, Phase::done,
+                               Phase::blocked,  Phase::cancelled, Phase::failed};
   for (size_t from = 0; from < std::size(columns); ++from)
     for (size_t to = 0; to < std::size(columns); ++to) {
       CAPTURE(to_string(columns[from]));

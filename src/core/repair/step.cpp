@@ -6,27 +6,53 @@ namespace homeostat::repair {
 
 namespace {
 
-// All of one decision. Each phase function either returns with an effect, a wait, or a new phase (looked at again at once).
+// All of one decision. Each phase function either returns with an effect, a wait, or a new phase (looked at again at
+// once).
 class Stepper {
  public:
-  Stepper(const Record& record, const Observed& observed, const Policy& policy, int gpus_per_node, TimePoint now, const Limits& limits)
-      : before_(record), seen_(observed), policy_(policy), limits_(limits), now_(now), gpus_per_node_(gpus_per_node), record_(record) {}
+  Stepper(const Record& record, const Observed& observed, const Policy& policy, int gpus_per_node, TimePoint now,
+          const Limits& limits)
+      : before_(record),
+        seen_(observed),
+        policy_(policy),
+        limits_(limits),
+        now_(now),
+        gpus_per_node_(gpus_per_node),
+        record_(record) {}
 
   Decision run() {
     if (record_.phases.empty()) enter(record_, Phase::observed, now_);
     track_jobs();
     switch (record_.phase) {
-      case Phase::observed: observed(); break;
-      case Phase::notified: notified(); break;
-      case Phase::stopping: stopping(); break;
-      case Phase::requeued: requeued(); break;
-      case Phase::draining: draining(); break;
-      case Phase::replacing: replacing(); break;
-      case Phase::verifying: verifying(); break;
-      case Phase::blocked: blocked(); break;
+      case Phase::observed:
+        observed();
+        break;
+      case Phase::notified:
+        notified();
+        break;
+      case Phase::stopping:
+        stopping();
+        break;
+      case Phase::requeued:
+        requeued();
+        break;
+      case Phase::draining:
+        draining();
+        break;
+      case Phase::replacing:
+        replacing();
+        break;
+      case Phase::verifying:
+        verifying();
+        break;
+      case Phase::blocked:
+        blocked();
+        break;
       case Phase::done:
       case Phase::cancelled:
-      case Phase::failed: out_.reason = "the repair is over"; break;
+      case Phase::failed:
+        out_.reason = "the repair is over";
+        break;
     }
     out_.changed = !(record_ == before_);
     out_.next = std::move(record_);
@@ -34,7 +60,8 @@ class Stepper {
   }
 
  private:
-  // --- what a decision is made of -------------------------------------------------------------------------------------------
+  // --- what a decision is made of
+  // -------------------------------------------------------------------------------------------
   void wait(std::string reason, Duration duration) {
     // A job that is not running again yet is watched closely whatever else is being waited for.
     out_.look_again = jobs_settled() ? duration : std::min(duration, limits_.poll);
@@ -71,9 +98,12 @@ class Stepper {
   bool uses_slurm() const { return !record_.workers.empty(); }
 
   bool sick_node_is(const NodeView& node) const { return node.uid == record_.node_uid; }
-  bool sick_node_gone() const { return seen_.node.is_absent() || (seen_.node.is_present() && !sick_node_is(seen_.node.value)); }
+  bool sick_node_gone() const {
+    return seen_.node.is_absent() || (seen_.node.is_present() && !sick_node_is(seen_.node.value));
+  }
 
-  // --- jobs -----------------------------------------------------------------------------------------------------------------
+  // --- jobs
+  // -----------------------------------------------------------------------------------------------------------------
   const JobView* job_view(std::uint32_t id) const {
     if (!seen_.jobs.is_present()) return nullptr;
     auto found = std::ranges::find(seen_.jobs.value, id, &JobView::id);
@@ -82,20 +112,27 @@ class Stepper {
 
   bool on_sick_node(const JobView& job) const { return std::ranges::find(job.nodes, record_.node) != job.nodes.end(); }
 
-  // Slurm's list right after an accepted DOWN may still show the old run: a run counts as a new one by its restart count.
+  // Slurm's list right after an accepted DOWN may still show the old run: a run counts as a new one by its restart
+  // count.
   bool runs_again(const JobRecord& job, const JobView& view) const {
-    return view.state == JobState::running && !view.completing && view.restart_count > job.restart_count && !on_sick_node(view);
+    return view.state == JobState::running && !view.completing && view.restart_count > job.restart_count &&
+           !on_sick_node(view);
   }
 
   void track_jobs() {
     if (!seen_.jobs.is_present() || !record_.slurm_down_at) return;
     for (JobRecord& job : record_.jobs) {
       const JobView* view = job_view(job.id);
-      if (view == nullptr) job.outcome = "gone from Slurm";
-      else if (runs_again(job, *view)) job.outcome = "running again";
-      else if (view->state == JobState::ended) job.outcome = "ended: " + view->state_text;
-      else if (view->completing || view->state == JobState::running) job.outcome = "stopping";
-      else job.outcome = view->reason.empty() || view->reason == "None" ? "pending" : "pending: " + view->reason;
+      if (view == nullptr)
+        job.outcome = "gone from Slurm";
+      else if (runs_again(job, *view))
+        job.outcome = "running again";
+      else if (view->state == JobState::ended)
+        job.outcome = "ended: " + view->state_text;
+      else if (view->completing || view->state == JobState::running)
+        job.outcome = "stopping";
+      else
+        job.outcome = view->reason.empty() || view->reason == "None" ? "pending" : "pending: " + view->reason;
     }
     bool again = std::ranges::any_of(record_.jobs, [](const JobRecord& job) { return job.outcome == "running again"; });
     if (again && !record_.running_again_at && jobs_settled()) record_.running_again_at = now_;
@@ -128,24 +165,32 @@ class Stepper {
     std::int64_t nodes = 0;
     for (const JobRecord& job : record_.jobs) nodes += static_cast<std::int64_t>(job.nodes.size());
     TimePoint until = record_.running_again_at.value_or(record_.pool_whole_at.value_or(now_));
-    auto lost_s = std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(until - *record_.fault.observed_at).count());
+    auto lost_s = std::max<std::int64_t>(
+        0, std::chrono::duration_cast<std::chrono::seconds>(until - *record_.fault.observed_at).count());
     record_.gpu_seconds_lost = std::max<std::int64_t>(nodes, 1) * gpus_per_node_ * lost_s;
   }
 
-  // --- phases ---------------------------------------------------------------------------------------------------------------
+  // --- phases
+  // ---------------------------------------------------------------------------------------------------------------
   // True when the fault must be acted on: it was read just now and it still stands. Otherwise the decision is made.
   bool fault_stands() {
-    if (seen_.node.is_unknown()) return wait("waiting: the node " + record_.node + " cannot be read", limits_.poll), false;
+    if (seen_.node.is_unknown())
+      return wait("waiting: the node " + record_.node + " cannot be read", limits_.poll), false;
     if (sick_node_gone()) return close(Phase::cancelled, "cancelled: the node " + record_.node + " is gone"), false;
-    if (!seen_.health.is_present()) return wait("waiting: the health of " + record_.node + " cannot be read", limits_.poll), false;
+    if (!seen_.health.is_present())
+      return wait("waiting: the health of " + record_.node + " cannot be read", limits_.poll), false;
     const HealthView& health = seen_.health.value;
     if (withdrawn(health))
-      return close(Phase::cancelled, "cancelled: " + record_.node + " is healthy again or has rebooted, and nothing was changed"), false;
+      return close(Phase::cancelled,
+                   "cancelled: " + record_.node + " is healthy again or has rebooted, and nothing was changed"),
+             false;
     if (!confirms(health)) return wait("waiting: nobody can say how " + record_.node + " is", limits_.poll), false;
     return true;
   }
 
-  bool confirms(const HealthView& health) const { return health.verdict == "Unhealthy" && health.boot_id == record_.boot_id; }
+  bool confirms(const HealthView& health) const {
+    return health.verdict == "Unhealthy" && health.boot_id == record_.boot_id;
+  }
 
   // A report that is older than the fault says nothing about it, however it was read.
   bool withdrawn(const HealthView& health) const {
@@ -172,7 +217,8 @@ class Stepper {
     }
     if (done("slurm_down")) return stopping_after_down();
     if (seen_.slurm.is_unknown() || seen_.jobs.is_unknown())
-      return wait("waiting: Slurm does not answer, so its jobs cannot be stopped in good order; looking again", limits_.poll);
+      return wait("waiting: Slurm does not answer, so its jobs cannot be stopped in good order; looking again",
+                  limits_.poll);
     if (seen_.slurm.is_absent()) {
       if (promote_spare()) return;
       return go(Phase::requeued, "Slurm knows no node " + record_.node);
@@ -194,7 +240,8 @@ class Stepper {
 
   void set_down() {
     act("slurm_down", SlurmDown{record_.node, slurm_reason(record_)},
-        "Slurm node " + record_.node + " goes DOWN: its jobs get SIGTERM and " + format_duration(policy_.grace) + " to save");
+        "Slurm node " + record_.node + " goes DOWN: its jobs get SIGTERM and " + format_duration(policy_.grace) +
+            " to save");
   }
 
   // Last chance before jobs are stopped: the fault is read once more. True when the decision is made.
@@ -206,7 +253,8 @@ class Stepper {
     }
     bool gone = sick_node_gone() || (seen_.health.is_present() && withdrawn(seen_.health.value));
     if (gone) {
-      if (!intended("slurm_drain")) return close(Phase::cancelled, "cancelled: the fault was withdrawn and nothing was changed"), true;
+      if (!intended("slurm_drain"))
+        return close(Phase::cancelled, "cancelled: the fault was withdrawn and nothing was changed"), true;
       return act("slurm_undrain", SlurmUndrain{record_.node, slurm_reason(record_)}, "the fault was withdrawn"), true;
     }
     if (!seen_.node.is_present() || !seen_.health.is_present() || !confirms(seen_.health.value))
@@ -225,7 +273,8 @@ class Stepper {
     Duration since_down = now_ - *record_.slurm_down_at;
     bool grace_over = since_down > policy_.grace + limits_.slack;
     // An accepted DOWN that Slurm does not show is set again, now and then (facts: a read may lag by a second or so).
-    if (seen_.slurm.is_present() && !seen_.slurm.value.down && !processes_gone() && since_down > limits_.retry && !grace_over) {
+    if (seen_.slurm.is_present() && !seen_.slurm.value.down && !processes_gone() && since_down > limits_.retry &&
+        !grace_over) {
       out_.effect = SlurmDown{record_.node, slurm_reason(record_)};
       out_.step = "slurm_down";
       out_.look_again = limits_.retry;
@@ -238,7 +287,9 @@ class Stepper {
       return wait("waiting: Slurm does not answer, so the end of the job's processes cannot be seen", limits_.poll);
     // A job list that was read before the DOWN took effect shows no end: a job that still runs is not gone.
     if (!processes_gone() && !grace_over)
-      return wait("the job's processes have until " + format_rfc3339(*record_.slurm_down_at + policy_.grace) + " to save", limits_.poll);
+      return wait(
+          "the job's processes have until " + format_rfc3339(*record_.slurm_down_at + policy_.grace) + " to save",
+          limits_.poll);
     if (!grace_over) record_.processes_gone_at = now_;
     go(Phase::requeued, grace_over ? "the grace is over: going on without waiting for the job's processes"
                                    : "the job's processes are gone; fencing " + record_.node);
@@ -251,15 +302,18 @@ class Stepper {
       std::string step = "tell_owner/" + std::to_string(job.id);
       if (intended(step)) continue;  // told once, best effort
       return act(step,
-                 TellJobOwner{job.id, "homeostat: node " + record_.node + " failed (" + spoken(record_.fault) +
-                                          "); Slurm does not requeue srun, salloc and --no-requeue jobs: submit it again with sbatch"},
+                 TellJobOwner{
+                     job.id,
+                     "homeostat: node " + record_.node + " failed (" + spoken(record_.fault) +
+                         "); Slurm does not requeue srun, salloc and --no-requeue jobs: submit it again with sbatch"},
                  "job " + std::to_string(job.id) + " is not requeued by Slurm: its owner is told"),
              true;
     }
     return false;
   }
 
-  // Brings a warm spare in. True when the decision is made; false when it is in, or when there is none (the repair goes on).
+  // Brings a warm spare in. True when the decision is made; false when it is in, or when there is none (the repair goes
+  // on).
   bool promote_spare() {
     if (record_.spare_node.empty()) {
       if (!seen_.spares.is_present() || seen_.spares.value.empty()) return false;
@@ -268,7 +322,8 @@ class Stepper {
     }
     std::string step = "promote_spare/" + record_.spare_node;
     if (done(step)) return false;
-    if (seen_.spare.is_unknown()) return wait("waiting: the spare " + record_.spare_node + " cannot be read", limits_.poll), true;
+    if (seen_.spare.is_unknown())
+      return wait("waiting: the spare " + record_.spare_node + " cannot be read", limits_.poll), true;
     const NodeView& spare = seen_.spare.value;
     bool ours = seen_.spare.is_present() && spare.promoted_for == record_.name;
     if (ours && !spare.spare && spare.workers == record_.workers) return adopt(step), false;
@@ -294,20 +349,25 @@ class Stepper {
     if (!record_.jobs.empty() && seen_.jobs.is_unknown() && in_phase() < policy_.grace + limits_.slack)
       return wait("waiting: Slurm does not answer, so the job cannot be made eligible", limits_.poll);
     if (release_jobs()) return;
-    go(Phase::draining, record_.jobs.empty() ? "no job was running on " + record_.node : "the job may start elsewhere now");
+    go(Phase::draining,
+       record_.jobs.empty() ? "no job was running on " + record_.node : "the job may start elsewhere now");
   }
 
   // True when the decision is made: the fence is being set, or its effect is waited for.
   bool fence() {
     Duration bound = policy_.grace + limits_.slack;
     if (!uses_slurm() || sick_node_gone()) return false;
-    if (seen_.node.is_unknown()) return wait("waiting: the node " + record_.node + " cannot be read", limits_.poll), true;
+    if (seen_.node.is_unknown())
+      return wait("waiting: the node " + record_.node + " cannot be read", limits_.poll), true;
     if (!seen_.node.value.workers.empty())
-      return act("fence", RemoveWorkersLabel{record_.node, record_.node_uid}, "fencing " + record_.node + ": its slurmd goes away"), true;
+      return act("fence", RemoveWorkersLabel{record_.node, record_.node_uid},
+                 "fencing " + record_.node + ": its slurmd goes away"),
+             true;
     if (!intended("fence")) intend(record_, "fence", record_.name + "/fence", now_);
     adopt("fence");
     if (in_phase() > bound) return false;  // a dead kubelet must not block
-    if (seen_.pods.is_unknown()) return wait("waiting: the pods of " + record_.node + " cannot be read", limits_.poll), true;
+    if (seen_.pods.is_unknown())
+      return wait("waiting: the pods of " + record_.node + " cannot be read", limits_.poll), true;
     if (std::ranges::any_of(seen_.pods.value, &PodView::worker))
       return wait("waiting: the worker pod of " + record_.node + " is still there", limits_.poll), true;
     return false;
@@ -325,18 +385,23 @@ class Stepper {
         adopt(step);
         continue;
       }
-      if (const Step* last = find_step(record_, step); last != nullptr && last->finished_at && now_ - *last->finished_at < limits_.retry) continue;
-      return act(step, MakeJobEligible{job.id}, "job " + std::to_string(job.id) + " may start now instead of later"), true;
+      if (const Step* last = find_step(record_, step);
+          last != nullptr && last->finished_at && now_ - *last->finished_at < limits_.retry)
+        continue;
+      return act(step, MakeJobEligible{job.id}, "job " + std::to_string(job.id) + " may start now instead of later"),
+             true;
     }
     return false;
   }
 
   // True when the decision is made: someone has asked that this node be left alone.
   bool opted_out() {
-    if (seen_.pods.is_unknown()) return wait("waiting: the pods of " + record_.node + " cannot be read", limits_.poll), true;
+    if (seen_.pods.is_unknown())
+      return wait("waiting: the pods of " + record_.node + " cannot be read", limits_.poll), true;
     auto pod = std::ranges::find_if(seen_.pods.value, &PodView::opted_out);
     if (pod == seen_.pods.value.end()) return false;
-    std::string reason = "blocked: pod " + pod->ns + "/" + pod->name + " carries " + policy_.opt_out_label + "=true; " + record_.node +
+    std::string reason = "blocked: pod " + pod->ns + "/" + pod->name + " carries " + policy_.opt_out_label + "=true; " +
+                         record_.node +
                          " is cordoned and nothing is deleted until the pod is gone or the label is taken off";
     if (record_.phase != Phase::blocked) enter(record_, Phase::blocked, now_);
     wait(reason, limits_.blocked_poll);
@@ -354,8 +419,9 @@ class Stepper {
   bool uncordoned() {
     if (!done("cordon") || !seen_.node.is_present() || sick_node_gone() || seen_.node.value.unschedulable) return false;
     if (intended("delete_machine")) return false;  // too late: the machine may be gone already
-    close(Phase::cancelled, "cancelled: someone uncordoned " + record_.node + "; set it free in Slurm with: scontrol update nodename=" +
-                                record_.node + " state=resume");
+    close(Phase::cancelled, "cancelled: someone uncordoned " + record_.node +
+                                "; set it free in Slurm with: scontrol update nodename=" + record_.node +
+                                " state=resume");
     return true;
   }
 
@@ -384,7 +450,8 @@ class Stepper {
       return go(Phase::replacing, "the deadline for draining is over: " + left + " go with the machine");
     }
     if (evictable.empty()) return wait("waiting: " + left + " are ending on " + record_.node, limits_.poll);
-    act("evict_pods", EvictPods{evictable}, "evicting " + std::to_string(evictable.size()) + " pods from " + record_.node);
+    act("evict_pods", EvictPods{evictable},
+        "evicting " + std::to_string(evictable.size()) + " pods from " + record_.node);
     out_.look_again = limits_.slow_poll;  // a budget that refuses is asked again then
   }
 
@@ -402,14 +469,16 @@ class Stepper {
     if (promote_spare()) return;
     if (!intended("delete_machine") && opted_out()) return;
     if (seen_.machines.is_unknown()) return wait("waiting: the provider does not answer", limits_.slow_poll);
-    if (seen_.node.is_unknown()) return wait("waiting: the node " + record_.node + " cannot be read", limits_.slow_poll);
+    if (seen_.node.is_unknown())
+      return wait("waiting: the node " + record_.node + " cannot be read", limits_.slow_poll);
     if (delete_machine()) return;
     if (order_machine()) return;
     bool machine_gone = machine_named(record_.node) == nullptr;
     if (!sick_node_gone()) {
       // A kubelet that still runs would register the node again.
       if (!machine_gone) return wait("waiting: the machine " + record_.node + " is being deleted", limits_.poll);
-      return act("delete_node", DeleteNodeObject{record_.node, record_.node_uid}, "deleting the Node object of " + record_.node);
+      return act("delete_node", DeleteNodeObject{record_.node, record_.node_uid},
+                 "deleting the Node object of " + record_.node);
     }
     adopt("delete_node");
     if (forget_slurm_node()) return;
@@ -425,7 +494,8 @@ class Stepper {
     }
     // The name alone is not enough: a machine of that name that someone made anew is not the sick one.
     if (sick_node_gone() && seen_.node.is_present())
-      return wait("waiting: another machine has the name " + record_.node + "; nothing is deleted", limits_.slow_poll), true;
+      return wait("waiting: another machine has the name " + record_.node + "; nothing is deleted", limits_.slow_poll),
+             true;
     if (done("delete_machine")) return false;
     return act("delete_machine", DeleteMachine{record_.node}, "deleting the machine " + record_.node), true;
   }
@@ -445,7 +515,8 @@ class Stepper {
       adopt(step);
       return false;
     }
-    act(step, OrderMachine{replacement.token, replacement.machine, record_.pool}, "ordering the machine " + replacement.machine);
+    act(step, OrderMachine{replacement.token, replacement.machine, record_.pool},
+        "ordering the machine " + replacement.machine);
     for (Step& intent : record_.steps)
       if (intent.name == step) intent.operation_id = replacement.token;
     return true;
@@ -454,7 +525,8 @@ class Stepper {
   // Slurm's record of a dynamic node. It must not hold up the pool for long. True when the decision is made.
   bool forget_slurm_node() {
     if (!uses_slurm() || seen_.slurm.is_absent()) return adopt("delete_slurm_node"), false;
-    if (in_phase() > limits_.cleanup) return note_failure(record_, "delete_slurm_node", "Slurm kept the node's record"), false;
+    if (in_phase() > limits_.cleanup)
+      return note_failure(record_, "delete_slurm_node", "Slurm kept the node's record"), false;
     if (seen_.slurm.is_unknown()) return wait("waiting: Slurm does not answer", limits_.slow_poll), true;
     if (done("delete_slurm_node")) return wait("waiting: Slurm is forgetting " + record_.node, limits_.poll), true;
     return act("delete_slurm_node", DeleteSlurmNode{record_.node}, "deleting Slurm's record of " + record_.node), true;
@@ -464,7 +536,8 @@ class Stepper {
     if (seen_.machines.is_unknown() || seen_.replacement.is_unknown())
       return wait("waiting: the new machine " + record_.replacement.machine + " cannot be read", limits_.slow_poll);
     const MachineView* machine = machine_ordered(record_.replacement.token);
-    if (machine == nullptr || machine->state == MachineView::State::failed || machine->state == MachineView::State::deleting ||
+    if (machine == nullptr || machine->state == MachineView::State::failed ||
+        machine->state == MachineView::State::deleting ||
         (!record_.pool_whole_at && in_phase() > limits_.machine_ready))
       return try_another(machine);
     if (!record_.pool_whole_at) {
@@ -474,14 +547,16 @@ class Stepper {
                     limits_.slow_poll);
       record_.replacement.node = seen_.replacement.value.name;
       if (record_.spare_node.empty()) record_.spare_node = record_.replacement.node;
-      if (record_.spare_node == record_.replacement.node && !done("promote_spare/" + record_.spare_node)) return promote_new();
+      if (record_.spare_node == record_.replacement.node && !done("promote_spare/" + record_.spare_node))
+        return promote_new();
       record_.pool_whole_at = now_;
     }
     settle();
   }
 
   bool replacement_fit() const {
-    if (!seen_.replacement.is_present() || !seen_.replacement.value.ready || !seen_.replacement_health.is_present()) return false;
+    if (!seen_.replacement.is_present() || !seen_.replacement.value.ready || !seen_.replacement_health.is_present())
+      return false;
     const HealthView& health = seen_.replacement_health.value;
     return health.verdict == "Healthy" && !health.boot_id.empty() && health.gpus == gpus_per_node_;
   }
@@ -501,7 +576,8 @@ class Stepper {
     bool waited = now_ - *record_.pool_whole_at > limits_.job_settles;
     if (!jobs_settled() && !waited) return wait("the pool is whole; waiting for the job to run again", limits_.poll);
     std::string story = "replaced by " + record_.replacement.node;
-    if (record_.spare_node != record_.replacement.node) story = record_.spare_node + " took its place, " + story + " as the next spare";
+    if (record_.spare_node != record_.replacement.node)
+      story = record_.spare_node + " took its place, " + story + " as the next spare";
     for (const JobRecord& job : record_.jobs)
       story += "; job " + std::to_string(job.id) + " " + (job.outcome.empty() ? "was not seen again" : job.outcome);
     close(Phase::done, story);
@@ -511,11 +587,14 @@ class Stepper {
   void try_another(const MachineView* machine) {
     if (machine != nullptr && machine->state != MachineView::State::deleting)
       return act("delete_machine/" + std::to_string(record_.replacement.attempt), DeleteMachine{machine->name},
-                 "the new machine " + machine->name + " failed: " + (machine->message.empty() ? "it did not become fit in time" : machine->message));
-    if (machine != nullptr) return wait("waiting: the failed machine " + machine->name + " is being deleted", limits_.slow_poll);
+                 "the new machine " + machine->name +
+                     " failed: " + (machine->message.empty() ? "it did not become fit in time" : machine->message));
+    if (machine != nullptr)
+      return wait("waiting: the failed machine " + machine->name + " is being deleted", limits_.slow_poll);
     if (record_.replacement.attempt >= limits_.max_attempts)
-      return close(Phase::failed, "failed: " + std::to_string(record_.replacement.attempt) +
-                                      " new machines in a row did not become fit; look at the provider, then delete this Repair");
+      return close(Phase::failed,
+                   "failed: " + std::to_string(record_.replacement.attempt) +
+                       " new machines in a row did not become fit; look at the provider, then delete this Repair");
     if (record_.spare_node == record_.replacement.machine) record_.spare_node.clear();
     std::uint32_t attempt = record_.replacement.attempt + 1;
     std::string token = record_.name + "-" + std::to_string(attempt);
@@ -541,16 +620,29 @@ Needs needs(const Record& record) {
   bool slurm_to_watch = record.slurm_down_at && !record.running_again_at;
   switch (record.phase) {
     case observed:
-    case notified: needs = {.node = true, .health = true}; break;
-    case stopping: needs = {.node = true, .health = true, .slurm = true, .spares = true}; break;
-    case requeued: needs = {.node = true, .slurm = true, .pods = true, .spares = true}; break;
+    case notified:
+      needs = {.node = true, .health = true};
+      break;
+    case stopping:
+      needs = {.node = true, .health = true, .slurm = true, .spares = true};
+      break;
+    case requeued:
+      needs = {.node = true, .slurm = true, .pods = true, .spares = true};
+      break;
     case draining:
-    case blocked: needs = {.node = true, .slurm = slurm_to_watch, .pods = true, .spares = true}; break;
-    case replacing: needs = {.node = true, .slurm = true, .pods = true, .spares = true, .machines = true}; break;
-    case verifying: needs = {.slurm = slurm_to_watch, .spares = true, .machines = true, .replacement = true}; break;
+    case blocked:
+      needs = {.node = true, .slurm = slurm_to_watch, .pods = true, .spares = true};
+      break;
+    case replacing:
+      needs = {.node = true, .slurm = true, .pods = true, .spares = true, .machines = true};
+      break;
+    case verifying:
+      needs = {.slurm = slurm_to_watch, .spares = true, .machines = true, .replacement = true};
+      break;
     case done:
     case cancelled:
-    case failed: break;
+    case failed:
+      break;
   }
   return needs;
 }

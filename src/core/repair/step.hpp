@@ -1,7 +1,7 @@
-// One step of one repair: the record and what was just read go in; the next record, at most one effect and the reason come out.
-// The caller persists the next record by compare-and-swap BEFORE it carries out the effect, then tells the outcome with
-// report_outcome() and observes again. Carrying out the same effect twice is harmless by construction of the effects.
-// A fact that could not be read is `unknown`, and nothing irreversible is ever decided on an unknown fact.
+// One step of one repair: the record and what was just read go in; the next record, at most one effect and the reason
+// come out. The caller persists the next record by compare-and-swap BEFORE it carries out the effect, then tells the
+// outcome with report_outcome() and observes again. Carrying out the same effect twice is harmless by construction of
+// the effects. A fact that could not be read is `unknown`, and nothing irreversible is ever decided on an unknown fact.
 #pragma once
 
 #include <optional>
@@ -38,7 +38,7 @@ struct NodeView {
 
 struct HealthView {
   std::string verdict = {}, boot_id = {};
-  int gpus = 0;  // healthy ones counted by the agent
+  int gpus = 0;                               // healthy ones counted by the agent
   std::optional<TimePoint> reported_at = {};  // by the node's own clock, as the fault's time is
 };
 
@@ -79,7 +79,7 @@ struct Observed {
   Fact<HealthView> health;    // its NodeHealth
   Fact<SlurmNodeView> slurm;  // absent: Slurm has no such node
   Fact<std::vector<JobView>> jobs;
-  Fact<std::vector<PodView>> pods;  // on the sick node
+  Fact<std::vector<PodView>> pods;     // on the sick node
   Fact<std::vector<NodeView>> spares;  // of the pool, ready and healthy, claimed by no other repair
   Fact<NodeView> spare;                // record.spare_node
   Fact<std::vector<MachineView>> machines;
@@ -93,23 +93,53 @@ struct Needs {
 };
 Needs needs(const Record& record);
 
-struct Notify { std::string what; };  // to people, in the background
-struct SlurmDrain { std::string node, reason; };
-struct SlurmDown { std::string node, reason; };
-struct SlurmUndrain { std::string node, reason; };  // only while Slurm's reason is ours
-struct TellJobOwner { std::uint32_t job; std::string text; };  // AdminComment
-struct MakeJobEligible { std::uint32_t job; };
-struct RemoveWorkersLabel { std::string node, uid; };  // the fence
-struct Cordon { std::string node, uid; };
-struct EvictPods { std::vector<PodView> pods; };
-struct PromoteSpare { std::string node, uid, workers; };
-struct DeleteMachine { std::string machine; };
-struct OrderMachine { std::string token, machine, pool; };
-struct DeleteNodeObject { std::string node, uid; };
-struct DeleteSlurmNode { std::string node; };
+struct Notify {
+  std::string what;
+};  // to people, in the background
+struct SlurmDrain {
+  std::string node, reason;
+};
+struct SlurmDown {
+  std::string node, reason;
+};
+struct SlurmUndrain {
+  std::string node, reason;
+};  // only while Slurm's reason is ours
+struct TellJobOwner {
+  std::uint32_t job;
+  std::string text;
+};  // AdminComment
+struct MakeJobEligible {
+  std::uint32_t job;
+};
+struct RemoveWorkersLabel {
+  std::string node, uid;
+};  // the fence
+struct Cordon {
+  std::string node, uid;
+};
+struct EvictPods {
+  std::vector<PodView> pods;
+};
+struct PromoteSpare {
+  std::string node, uid, workers;
+};
+struct DeleteMachine {
+  std::string machine;
+};
+struct OrderMachine {
+  std::string token, machine, pool;
+};
+struct DeleteNodeObject {
+  std::string node, uid;
+};
+struct DeleteSlurmNode {
+  std::string node;
+};
 
-using Effect = std::variant<Notify, SlurmDrain, SlurmDown, SlurmUndrain, TellJobOwner, MakeJobEligible, RemoveWorkersLabel, Cordon, EvictPods,
-                            PromoteSpare, DeleteMachine, OrderMachine, DeleteNodeObject, DeleteSlurmNode>;
+using Effect =
+    std::variant<Notify, SlurmDrain, SlurmDown, SlurmUndrain, TellJobOwner, MakeJobEligible, RemoveWorkersLabel, Cordon,
+                 EvictPods, PromoteSpare, DeleteMachine, OrderMachine, DeleteNodeObject, DeleteSlurmNode>;
 
 struct Decision {
   Record next;
@@ -121,14 +151,14 @@ struct Decision {
 };
 
 struct Limits {
-  Duration poll{250};             // while something is about to happen
-  Duration slow_poll{1'000};      // while machines come and go
+  Duration poll{250};         // while something is about to happen
+  Duration slow_poll{1'000};  // while machines come and go
   Duration blocked_poll{15'000};
-  Duration slack{30'000};         // beyond the grace, before a step stops waiting for a machine that does not answer
-  Duration retry{5'000};          // before an accepted effect that shows nothing is repeated
-  Duration cleanup{60'000};       // for what must not hold up the pool
+  Duration slack{30'000};    // beyond the grace, before a step stops waiting for a machine that does not answer
+  Duration retry{5'000};     // before an accepted effect that shows nothing is repeated
+  Duration cleanup{60'000};  // for what must not hold up the pool
   Duration machine_ready{600'000};
-  Duration job_settles{30'000};   // Done waits so long for the job once the pool is whole
+  Duration job_settles{30'000};  // Done waits so long for the job once the pool is whole
   std::uint32_t max_attempts = 3;
 };
 

@@ -50,7 +50,8 @@ JobView job() {
   return view;
 }
 
-// A small world that answers effects as the real one does, so that a repair can be played from its first step to its last.
+// A small world that answers effects as the real one does, so that a repair can be played from its first step to its
+// last.
 struct World {
   NodeView sick = node("pool-bad11", "uid-bad", false);
   bool sick_exists = true;
@@ -77,8 +78,10 @@ struct World {
     std::vector<NodeView> spares;
     if (spare_exists && spare.spare) spares.push_back(spare);
     seen.spares = Fact<std::vector<NodeView>>::present(spares);
-    if (record.spare_node == spare.name && spare_exists) seen.spare = Fact<NodeView>::present(spare);
-    else seen.spare = Fact<NodeView>::absent();
+    if (record.spare_node == spare.name && spare_exists)
+      seen.spare = Fact<NodeView>::present(spare);
+    else
+      seen.spare = Fact<NodeView>::absent();
     seen.machines = Fact<std::vector<MachineView>>::present(machines);
     seen.replacement = Fact<NodeView>::absent();
     for (const MachineView& machine : machines)
@@ -89,7 +92,9 @@ struct World {
     return seen;
   }
   NodeView promoted_new;
-  NodeView new_node(const std::string& name) { return promoted_new.name == name ? promoted_new : node(name, "uid-new", true); }
+  NodeView new_node(const std::string& name) {
+    return promoted_new.name == name ? promoted_new : node(name, "uid-new", true);
+  }
 
   void operator()(const Notify&) { effects.push_back("notify"); }
   void operator()(const SlurmDrain&) { effects.push_back("drain"), slurm.drain = true; }
@@ -106,9 +111,13 @@ struct World {
   void operator()(const TellJobOwner&) { effects.push_back("tell"); }
   void operator()(const MakeJobEligible&) {
     effects.push_back("eligible");
-    for (JobView& view : jobs) view.state = JobState::running, view.restart_count = 1, view.nodes = {"pool-good1", "pool-spare"}, view.begin.reset();
+    for (JobView& view : jobs)
+      view.state = JobState::running, view.restart_count = 1, view.nodes = {"pool-good1", "pool-spare"},
+      view.begin.reset();
   }
-  void operator()(const RemoveWorkersLabel&) { effects.push_back("fence"), sick.workers.clear(), std::erase_if(pods, [](auto& p) { return p.worker; }); }
+  void operator()(const RemoveWorkersLabel&) {
+    effects.push_back("fence"), sick.workers.clear(), std::erase_if(pods, [](auto& p) { return p.worker; });
+  }
   void operator()(const Cordon&) { effects.push_back("cordon"), sick.unschedulable = true; }
   void operator()(const EvictPods& evict) {
     effects.push_back("evict");
@@ -169,8 +178,8 @@ TEST_CASE("a heal from the fault to Done: each effect once, in its order") {
   world.end_processes();
   record = play(world, record);
   CHECK(record.phase == Phase::done);
-  CHECK(world.effects == std::vector<std::string>{"notify", "drain", "down", "promote", "fence", "eligible", "cordon", "delete_machine",
-                                                  "order", "delete_node", "delete_slurm_node"});
+  CHECK(world.effects == std::vector<std::string>{"notify", "drain", "down", "promote", "fence", "eligible", "cordon",
+                                                  "delete_machine", "order", "delete_node", "delete_slurm_node"});
   CHECK(record.processes_gone_at == at(30));
   CHECK(record.running_again_at == at(30));
   CHECK(record.pool_whole_at == at(30));
@@ -197,12 +206,18 @@ TEST_CASE("what cannot be read is never taken for an answer") {
     }
     return std::set<std::string>(world.effects.begin(), world.effects.end());
   };
-  SUBCASE("the node") { CHECK(first_effects([](Observed& seen) { seen.node = {}; }).empty()); }
-  SUBCASE("its health") { CHECK(first_effects([](Observed& seen) { seen.health = {}; }).empty()); }
+  SUBCASE("the node") {
+    CHECK(first_effects([](Observed& seen) { seen.node = {}; }).empty());
+  }
+  SUBCASE("its health") {
+    CHECK(first_effects([](Observed& seen) { seen.health = {}; }).empty());
+  }
   SUBCASE("a health that says Unknown") {
     CHECK(first_effects([](Observed& seen) { seen.health.value.verdict = "Unknown"; }).empty());
   }
-  SUBCASE("Slurm's node") { CHECK(first_effects([](Observed& seen) { seen.slurm = {}; }) == std::set<std::string>{"notify"}); }
+  SUBCASE("Slurm's node") {
+    CHECK(first_effects([](Observed& seen) { seen.slurm = {}; }) == std::set<std::string>{"notify"});
+  }
   SUBCASE("Slurm's jobs: they must be known before they are stopped") {
     CHECK_FALSE(first_effects([](Observed& seen) { seen.jobs = {}; }).contains("down"));
   }
@@ -211,7 +226,9 @@ TEST_CASE("what cannot be read is never taken for an answer") {
     CHECK_FALSE(effects.contains("delete_machine"));
     CHECK_FALSE(effects.contains("eligible"));
   }
-  SUBCASE("the machines") { CHECK_FALSE(first_effects([](Observed& seen) { seen.machines = {}; }).contains("delete_machine")); }
+  SUBCASE("the machines") {
+    CHECK_FALSE(first_effects([](Observed& seen) { seen.machines = {}; }).contains("delete_machine"));
+  }
 }
 
 TEST_CASE("a fault that is withdrawn before the job was stopped changes nothing") {
@@ -253,7 +270,8 @@ TEST_CASE("a report from before the fault neither confirms nor withdraws it") {
   CHECK(world.effects.empty());
 }
 
-TEST_CASE("opt-out: the job is saved and requeued, the node cordoned, nothing deleted; it goes on when the pod is gone") {
+TEST_CASE(
+    "opt-out: the job is saved and requeued, the node cordoned, nothing deleted; it goes on when the pod is gone") {
   now = start;
   World world;
   world.pods.push_back({"default", "keep-me", "uid-k", false, true, false, true});
@@ -403,7 +421,8 @@ TEST_CASE("a person who uncordons the node gets it back") {
   CHECK(world.machines.size() == 1);
 }
 
-// Every phase against every combination of a few facts: no illegal transition, no effect without its intent, terminal phases rest.
+// Every phase against every combination of a few facts: no illegal transition, no effect without its intent, terminal
+// phases rest.
 TEST_CASE("every phase, every event") {
   for (Phase phase : all_phases)
     for (unsigned bits = 0; bits < 4096; ++bits) {
@@ -413,7 +432,8 @@ TEST_CASE("every phase, every event") {
       record.phase = phase;
       record.phases.push_back({phase == Phase::blocked ? Phase::draining : phase, start});
       if (phase == Phase::blocked) record.phases.push_back({phase, start});
-      if (bits & 1) record.slurm_down_at = start, intend(record, "slurm_down", "", start), finish(record, "slurm_down", start);
+      if (bits & 1)
+        record.slurm_down_at = start, intend(record, "slurm_down", "", start), finish(record, "slurm_down", start);
       if (bits & 2) world.slurm.down = world.slurm.drain = true;
       if (bits & 4) world.health.verdict = "Healthy";
       if (bits & 8) world.sick_exists = false;
@@ -421,17 +441,23 @@ TEST_CASE("every phase, every event") {
       if (bits & 32) world.pods.push_back({"d", "p", "u", false, true, false, true});
       if (bits & 64) world.spare_exists = false;
       if (bits & 128) world.machines.clear();
-      if (bits & 256) record.replacement = {record.name + "-1", 1, "pool-new11", ""}, world.machines.push_back({"pool-new11", record.name + "-1", "", MachineView::State::running});
+      if (bits & 256)
+        record.replacement = {record.name + "-1", 1, "pool-new11", ""},
+        world.machines.push_back({"pool-new11", record.name + "-1", "", MachineView::State::running});
       if (bits & 512) world.jobs.clear();
-      if (bits & 1024) world.sick.unschedulable = true, world.sick.workers.clear(), intend(record, "cordon", "", start), finish(record, "cordon", start);
+      if (bits & 1024)
+        world.sick.unschedulable = true, world.sick.workers.clear(), intend(record, "cordon", "", start),
+        finish(record, "cordon", start);
       TimePoint when = bits & 2048 ? at(1000) : at(1);
       Observed seen = world.observe(record);
       Decision decision = step(record, seen, Policy{}, 8, when);
       CAPTURE(to_string(phase));
       CAPTURE(bits);
       REQUIRE(may_follow(phase, decision.next.phase));
-      if (is_terminal(phase)) REQUIRE((!decision.effect && !decision.changed && !decision.look_again));
-      else REQUIRE((decision.look_again.has_value() || is_terminal(decision.next.phase)));
+      if (is_terminal(phase))
+        REQUIRE((!decision.effect && !decision.changed && !decision.look_again));
+      else
+        REQUIRE((decision.look_again.has_value() || is_terminal(decision.next.phase)));
       if (decision.effect) REQUIRE(find_step(decision.next, decision.step) != nullptr);
       if ((bits & 32) && decision.effect && find_step(record, "delete_machine") == nullptr)
         if (auto* gone = std::get_if<DeleteMachine>(&*decision.effect)) REQUIRE(gone->machine != record.node);
