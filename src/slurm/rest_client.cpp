@@ -175,7 +175,7 @@ class RestClient final : public Client {
     if (parsed) return Answer{response->status, *std::move(parsed)};
     if (response->status == 404) version_.clear();  // another slurmrestd than the one that was asked first
     return fail(response->status >= 500 || response->status == 404 ? ErrorKind::unavailable : ErrorKind::internal,
-                "slurmrestd could not " + what + " (HTTP " + std::to_string(response->status) + "): " + parsed.error().message);
+                "slurmrestd could not " + what + " (HTTP " + std::to_string(response->status) + "): " + parsed.error().message + ".");
   }
 
   Result<io::HttpResponse> send(std::string_view method, const std::string& path, const json::object& body, const std::string& what) {
