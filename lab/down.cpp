@@ -17,11 +17,13 @@
 namespace homeostat::lab {
 namespace {
 
-// Folders of the host that only serve as mount points in machines. They go when they are empty and no other lab is up:
-// removing one would take the mount away from that lab's machines too.
-void remove_mount_points() {
+// What labs share on the host goes with the last one: the limit that was raised, and the folders that only serve as
+// mount points in machines (when empty; removing one takes the mount away in every namespace, so not while another lab
+// is up).
+void remove_what_labs_share() {
   for (const auto& name : list_folder("/run/netns"))
     if (name.ends_with("-" + std::string(control_plane_zone))) return;
+  restore_inotify();
   for (const char* folder : {"/usr/lib/homeostat/nvml", "/usr/lib/homeostat", "/var/lib/kubelet", "/var/lib/cni"})
     ::rmdir(folder);
 }
@@ -103,7 +105,7 @@ Result<DownReport> take_down(const LabConfig& config) {
   for (int tries = 0; tries < 100 && !legs(config).empty(); ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (auto removed = remove_tree(config.state); !removed) report.left.push_back(removed.error().message);
-  remove_mount_points();
+  remove_what_labs_share();
   ::rmdir("/run/netns");
   verify(config, zones, report);
   return report;

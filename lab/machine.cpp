@@ -25,7 +25,7 @@ std::string node_labels(const MachineOrder& order) {
 
 Result<void> write_machine_files(const LabConfig& config, const Pki& pki, const Machine& machine) {
   auto folder = config.machine(machine.order.name);
-  for (const char* name : {"/kubelet", "/cni", "/cni/net.d", "/pod-logs", "/pki", "/log"})
+  for (const char* name : {"/kubelet", "/cni/net.d", "/cni/networks/lab", "/pod-logs", "/pki", "/log"})
     if (auto made = make_folders(folder + name); !made) return made;
   auto node = "system:node:" + machine.order.name;
   io::CertificateSpec serving;

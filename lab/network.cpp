@@ -13,6 +13,19 @@ std::string mark(const LabConfig& config) {
 
 std::string leg(const LabConfig& config, int number) { return config.instance + "v" + std::to_string(number); }
 
+// Made of the address, so that a zone that is started again is where its neighbours' ARP caches say.
+std::string mac_text(const LabConfig& config, int number) {
+  auto address = config.plan.nodes.base + static_cast<std::uint32_t>(number);
+  std::string text = "02:68";
+  for (int shift : {24, 16, 8, 0}) {
+    auto byte = address >> shift & 255;
+    text += ':';
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
 Result<void> ip_batch(const std::string& lines, const std::string& netns = {}) {
   std::vector<std::string> argv{"ip"};
   if (!netns.empty()) argv.insert(argv.end(), {"-n", netns});
@@ -64,8 +77,9 @@ Result<void> connect_zone(const LabConfig& config, std::string_view zone, int nu
   disconnect_zone(config, zone, number);
   if (auto made = make_netns(config.netns(zone)); !made) return made;
   auto name = config.netns_name(zone);
-  auto linked = ip_batch("link add " + leg(config, number) + " type veth peer name eth0 netns " + name + "\nlink set " +
-                         leg(config, number) + " master " + config.bridge() + " up\n");
+  auto linked =
+      ip_batch("link add " + leg(config, number) + " type veth peer name eth0 address " + mac_text(config, number) +
+               " netns " + name + "\nlink set " + leg(config, number) + " master " + config.bridge() + " up\n");
   if (!linked) return linked;
   std::string lines = "address add " + config.plan.machine(number) +
                       "/24 dev eth0\nlink set lo up\nlink set eth0 up\nroute add default via " + config.plan.host() +

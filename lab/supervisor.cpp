@@ -115,7 +115,13 @@ Result<void> Supervisor::bring_up(std::stop_token stop) {
     });
   });
   auto rest = [&]() -> Result<void> {
-    if (auto done = step(network_step, [this] { return make_bridge(config_); }); !done) return done;
+    if (auto done = step(network_step,
+                         [this] {
+                           if (auto allowed = allow_inotify(); !allowed) return allowed;
+                           return make_bridge(config_);
+                         });
+        !done)
+      return done;
     if (auto done = step(control_plane_step,
                          [&]() -> Result<void> {
                            if (auto started = start_control_plane(); !started) return started;
@@ -283,11 +289,19 @@ Result<std::string> Supervisor::current_template() {
   // lab.json anew each time: `load` may have brought other images.
   auto fresh = load_config(config_.state);
   auto images = read_images(fresh ? fresh->images : config_.images);
-  if (!images) return std::unexpected(images.error());
-  return ensure_template(config_, *images, [this](const std::string& line) {
+  auto remembered = config_.path("template");
+  if (!images) {
+    // A later build may have cleared the archives away; the template made of them serves as well.
+    auto last = read_file(remembered);
+    if (last && exists(*last + "/root")) return last;
+    return std::unexpected(images.error());
+  }
+  auto made = ensure_template(config_, *images, [this](const std::string& line) {
     progress_.set(images_step, "running", line);
     io::log_info(line);
   });
+  if (made) (void)write_file(remembered, *made);
+  return made;
 }
 
 std::string Supervisor::no_room() const {

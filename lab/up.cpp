@@ -82,7 +82,8 @@ Result<void> choose_folder(std::string& folder, const LabConfig& config, const s
     return {};
   }
   auto built = built_folder(config, script_name, proof);
-  if (!built && (before.empty() || !exists(before + "/" + proof))) return std::unexpected(built.error());
+  // Archives of images may be gone by now: what was made of them is kept elsewhere, and the supervisor knows where.
+  if (!built && before.empty()) return std::unexpected(built.error());
   folder = built ? *built : before;
   return {};
 }

@@ -24,6 +24,10 @@ namespace {
 
 constexpr const char* cgroup_root = "/sys/fs/cgroup";
 
+constexpr const char* inotify_setting = "/proc/sys/fs/inotify/max_user_instances";
+constexpr const char* inotify_before = "/run/homeostat-lab/max_user_instances";
+constexpr int inotify_instances = 8192;
+
 bool unified() { return exists(std::string(cgroup_root) + "/cgroup.controllers"); }
 
 // The mounted v1 hierarchies, or the one of v2.
@@ -227,6 +231,25 @@ void remove_cgroup(const std::string& path) {
     if (all) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+Result<void> allow_inotify() {
+  auto now = read_file(inotify_setting);
+  if (!now) return {};  // a kernel without the setting has no limit to raise
+  int value = 0;
+  std::from_chars(now->data(), now->data() + now->size(), value);
+  if (value >= inotify_instances) return {};
+  if (!exists(inotify_before)) {
+    if (auto made = make_folders("/run/homeostat-lab"); !made) return made;
+    if (auto kept = write_file(inotify_before, *now); !kept) return kept;
+  }
+  return write_existing(inotify_setting, std::to_string(inotify_instances));
+}
+
+void restore_inotify() {
+  if (auto before = read_file(inotify_before)) (void)write_existing(inotify_setting, *before);
+  ::unlink(inotify_before);
+  ::rmdir("/run/homeostat-lab");
 }
 
 std::vector<pid_t> processes_in_netns(const std::string& path) {

@@ -43,6 +43,11 @@ Result<void> join_cgroup(const std::string& path);
 void remove_cgroup(const std::string& path);  // with all below it, once its processes are gone; waits up to 2 s
 std::vector<std::string> cgroup_places(const std::string& path);  // the folders of it that exist
 
+// Each kubelet and containerd holds several inotify instances, and the kernel's default allows root 128 of them: about
+// ten machines. The one setting of the host that a lab changes; what it was is kept in /run until the last lab goes.
+Result<void> allow_inotify();
+void restore_inotify();
+
 // Host pids of the processes whose network namespace is the one at `path`, zombies aside.
 std::vector<pid_t> processes_in_netns(const std::string& path);
 
