@@ -146,11 +146,24 @@ std::string pool_missing(const kube::Object& pool) {
   return fmt::format("{} of {} nodes are healthy, {} of {} spares{}", healthy, size, spare, spares, sick > 0 ? fmt::format(", {} in repair", sick) : "");
 }
 
+// A controller that was just renewed waits for its predecessor's lease; until then nobody heals.
+Result<std::string> leader_missing(kube::Client& client) {
+  const auto lease = client.get(kube::resources::leases, names::system_namespace, "homeostat-controller");
+  if (!lease && lease.error().kind != ErrorKind::not_found) return std::unexpected(lease.error());
+  const auto holder = lease ? io::string_at(*lease, {"spec", "holderIdentity"}) : std::string();
+  const auto pods = client.list(kube::resources::pods, names::system_namespace, {.label_selector = "app.kubernetes.io/name=homeostat-controller"});
+  if (!pods) return std::unexpected(pods.error());
+  for (const auto& pod : pods->items)
+    if (!kube::is_deleting(pod) && holder.starts_with(kube::name_of(pod))) return std::string();
+  return std::string("homeostat-controller waits for its lease");
+}
+
 Result<std::string> anything_missing(Context& context, kube::Client& client, std::optional<Login>& login) {
   const auto& names = context.names();
   const auto controller = client.get(kube::resources::deployments, names::system_namespace, "homeostat-controller");
   if (!controller) return std::unexpected(controller.error());
   if (io::int_at(*controller, {"status", "availableReplicas"}) < 1) return std::string("homeostat-controller is not running yet");
+  if (auto leader = leader_missing(client); !leader || !leader->empty()) return leader;
   const auto pool = client.get(kube::resources::node_pools, "", names.pool);
   if (!pool) return std::unexpected(pool.error());
   if (auto missing = pool_missing(*pool); !missing.empty()) return missing;

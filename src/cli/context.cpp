@@ -55,8 +55,7 @@ Result<kube::Client*> Context::client() {
   options.user_agent = "homeostat/" HOMEOSTAT_VERSION;
   options.qps = 50;
   options.burst = 100;
-  options.request_timeout = Duration(10'000);
-  options.stop = stop_;
+  options.request_timeout = Duration(10'000);  // short, and no stop_token: what an interrupted command cleans up goes through it, too
   client_ = kube::make_client(std::move(*config), nullptr, clock_, random_, options);
   return client_.get();
 }
