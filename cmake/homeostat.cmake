@@ -7,6 +7,10 @@ target_compile_options(homeostat_options INTERFACE -Wall -Wextra -Werror -Wnon-v
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(homeostat_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
 endif()
+# clang-19 reports deprecations inside libstdc++ 12's own std::stable_sort.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(homeostat_options INTERFACE -Wno-deprecated-declarations)
+endif()
 target_include_directories(homeostat_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
 target_compile_definitions(homeostat_options INTERFACE HOMEOSTAT_VERSION="${PROJECT_VERSION}")
 target_link_libraries(homeostat_options INTERFACE Threads::Threads)

@@ -13,6 +13,7 @@
 #include "controller/notify/notifier.hpp"
 #include "controller/repair/opener.hpp"
 #include "controller/repair/reconciler.hpp"
+#include "controller/slurm_cluster/operator.hpp"
 #include "controller/world/metrics.hpp"
 #include "controller/world/options.hpp"
 #include "core/names.hpp"
@@ -25,11 +26,6 @@
 #include "kube/informer.hpp"
 #include "kube/lease_elector.hpp"
 #include "kube/meta.hpp"
-
-#if __has_include("controller/slurm_cluster/operator.hpp")
-#include "controller/slurm_cluster/operator.hpp"
-#define HOMEOSTAT_HAS_SLURM_CLUSTER 1
-#endif
 
 namespace homeostat::controller {
 namespace {
@@ -94,18 +90,14 @@ class Program {
       return concerns_pools(old, now) ? keys(pools_) : none();
     };
     for (kube::Informer* informer : {&nodes_, &healths_, &repairs_, &clusters_}) pooling.watch(*informer, all_pools);
-#ifdef HOMEOSTAT_HAS_SLURM_CLUSTER
-    SlurmClusterOperator slurm(clients_, recorder_, clock_, random_);
-#endif
+    SlurmClusterOperator slurm(clients_, clock_, random_);
 
     std::vector<std::jthread> threads;
     for (kube::Informer* informer : {&pools_, &nodes_, &healths_, &repairs_, &clusters_})
       threads.emplace_back([informer, stop] { informer->run(stop); });
     for (kube::Controller* controller : {&opening, &repairing, &pooling})
       threads.emplace_back([controller, stop] { controller->run(stop); });
-#ifdef HOMEOSTAT_HAS_SLURM_CLUSTER
     threads.emplace_back([&slurm, stop] { slurm.run(stop); });
-#endif
     for (std::jthread& thread : threads) thread.join();
   }
 

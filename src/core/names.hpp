@@ -24,6 +24,7 @@ inline constexpr std::string_view no_replace_label = "homeostat.dev/no-replace";
 // Labels of objects that a SlurmCluster owns.
 inline constexpr std::string_view cluster_label = "homeostat.dev/cluster";
 inline constexpr std::string_view component_label = "homeostat.dev/component";  // controller, rest, login, worker
+inline constexpr std::string_view worker_group_label = "homeostat.dev/worker-group";  // of a worker's pod
 
 // Node condition: True healthy, False sick, Unknown when nobody can say.
 inline constexpr std::string_view accelerator_condition = "AcceleratorHealthy";
