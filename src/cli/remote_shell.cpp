@@ -17,7 +17,7 @@
 namespace homeostat::cli {
 namespace {
 
-constexpr std::string_view host_key = "ssh_host_ed25519_key";
+constexpr std::string_view host_key = "ssh_host_ecdsa_key";
 constexpr std::size_t max_stream_bytes = 16u << 20;
 
 std::string read_text(const std::string& path, std::size_t limit = 1u << 20) {
