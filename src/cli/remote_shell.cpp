@@ -6,7 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -50,26 +51,36 @@ std::string first_two_words(const std::string& line) {
   return type.empty() || key.empty() ? "" : type + " " + key;
 }
 
-// The public half of the login node's host key, from the Secret; derived when the Secret holds only the private one.
-Result<std::string> host_public_key(Context& context) {
+// "type key" of a private key, by ssh-keygen, which takes files only.
+Result<std::string> derive_public(const Places& places, const std::string& private_key) {
+  std::string path = places.ssh_folder() + "/hostkey.XXXXXX";
+  const int fd = ::mkstemp(path.data());  // mode 0600
+  if (fd < 0) return fail(ErrorKind::internal, "cannot write into " + places.ssh_folder());
+  const bool whole = ::write(fd, private_key.data(), private_key.size()) == static_cast<ssize_t>(private_key.size());
+  ::close(fd);
+  auto derived = whole ? io::run_ok({"ssh-keygen", "-y", "-f", path}) : Result<std::string>(fail(ErrorKind::internal, "the disk is full"));
+  ::unlink(path.c_str());
+  if (!derived) return derived;
+  return first_two_words(*derived);
+}
+
+// The public halves of the login node's host keys, from the Secret that holds the private ones.
+Result<std::vector<std::string>> host_public_keys(Context& context) {
   auto client = context.client();
   if (!client) return std::unexpected(client.error());
   const auto name = context.names().cluster + "-login-hostkeys";
   const auto secret = (*client)->get(kube::resources::secrets, context.names().ns, name);
   if (!secret) return std::unexpected(secret.error());
-  const auto line = first_two_words(decode_base64(io::string_at(*secret, {"data", std::string(host_key) + ".pub"})));
-  if (!line.empty()) return line;
-  const auto private_key = decode_base64(io::string_at(*secret, {"data", host_key}));
-  if (private_key.empty()) return fail(ErrorKind::not_found, fmt::format("Secret {} holds no {}", name, host_key));
-  std::string path = context.places().ssh_folder() + "/hostkey.XXXXXX";
-  const int fd = ::mkstemp(path.data());  // mode 0600
-  if (fd < 0) return fail(ErrorKind::internal, "cannot write into " + context.places().ssh_folder());
-  const bool whole = ::write(fd, private_key.data(), private_key.size()) == static_cast<ssize_t>(private_key.size());
-  ::close(fd);
-  auto derived = whole ? io::run_ok({"ssh-keygen", "-y", "-f", path}) : Result<std::string>(fail(ErrorKind::internal, "the disk is full"));
-  ::unlink(path.c_str());
-  if (!derived) return std::unexpected(derived.error());
-  return first_two_words(*derived);
+  std::vector<std::string> lines;
+  for (const auto& entry : io::object_at(*secret, {"data"})) {
+    const std::string key = entry.key();
+    if (!key.starts_with("ssh_host_") || key.ends_with(".pub") || !entry.value().is_string()) continue;
+    auto line = derive_public(context.places(), decode_base64(std::string(entry.value().get_string())));
+    if (!line) return std::unexpected(line.error());
+    lines.push_back(*line);
+  }
+  if (lines.empty()) return fail(ErrorKind::not_found, fmt::format("Secret {} holds no host key of the login node", name));
+  return lines;
 }
 
 Result<void> write_whole(const std::string& path, const std::string& text) {
@@ -110,9 +121,11 @@ Result<Login> find_login(Context& context) {
     return fail(ErrorKind::unavailable, fmt::format("SlurmCluster {}/{} has no login address yet; see: homeostat status", names.ns, names.cluster));
   auto key = ensure_ssh_key(context.places());
   if (!key) return std::unexpected(key.error());
-  const auto host = host_public_key(context);
-  if (!host) return std::unexpected(host.error());
-  if (auto written = write_whole(login.known_hosts, login.address + " " + *host + "\n"); !written) return std::unexpected(written.error());
+  const auto hosts = host_public_keys(context);
+  if (!hosts) return std::unexpected(hosts.error());
+  std::string known;
+  for (const auto& host : *hosts) known += login.address + " " + host + "\n";
+  if (auto written = write_whole(login.known_hosts, known); !written) return std::unexpected(written.error());
   return login;
 }
 

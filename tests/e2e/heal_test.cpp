@@ -109,7 +109,7 @@ class LooseController {
     auto& world = World::get();
     io::SpawnOptions options;
     options.stdout_path = options.stderr_path = world.places().state + "/e2e-controller.log";
-    process_.emplace(must(io::Process::spawn({"nsenter", "--net=/run/netns/hl-control-plane", world.places().programs + "/homeostat-controller", "run",
+    process_.emplace(must(io::Process::spawn({"nsenter", "--net=/run/netns/" + world.instance() + "-control-plane", world.places().programs + "/homeostat-controller", "run",
                                               "--kubeconfig=" + world.places().kubeconfig(), "--identity=e2e", "--metrics-addr=127.0.0.1:18080"},
                                              options)));
   }

@@ -37,8 +37,9 @@ pid_t supervisor_pid(const std::string& state) {
   return -1;
 }
 
-// Everything that a lab in `state` with the instance "hl" could leave behind.
-std::vector<std::string> leftovers(const std::string& state) {
+// Everything that a lab in `state` could leave behind. The cgroups of instance "hl" are named lab-ZONE, those of another lab-INSTANCE-ZONE.
+std::vector<std::string> leftovers(const std::string& state, const std::string& instance) {
+  const std::string cgroup = instance == "hl" ? "lab-" : "lab-" + instance + "-";
   std::vector<std::string> left;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
@@ -47,13 +48,13 @@ std::vector<std::string> leftovers(const std::string& state) {
     if (read(entry.path() / "cmdline").find(state + "/") != std::string::npos) left.push_back("process " + name + " " + read(entry.path() / "comm"));
   }
   for (const auto& entry : fs::directory_iterator("/run/netns", error))
-    if (entry.path().filename().string().starts_with("hl-")) left.push_back("namespace " + entry.path().string());
+    if (entry.path().filename().string().starts_with(instance + "-")) left.push_back("namespace " + entry.path().string());
   for (const auto& entry : fs::directory_iterator("/sys/class/net", error))
-    if (const auto name = entry.path().filename().string(); name == "hl0" || name.starts_with("hl-")) left.push_back("interface " + name);
+    if (const auto name = entry.path().filename().string(); name == instance + "0" || name.starts_with(instance + "-")) left.push_back("interface " + name);
   for (const auto& controller : fs::directory_iterator("/sys/fs/cgroup", error))
     if (controller.is_directory(error))
       for (const auto& entry : fs::directory_iterator(controller.path(), error))
-        if (entry.path().filename().string().starts_with("lab-")) left.push_back("cgroup " + entry.path().string());
+        if (entry.path().filename().string().starts_with(cgroup)) left.push_back("cgroup " + entry.path().string());
   std::istringstream mounts(read("/proc/self/mounts"));
   for (std::string line; std::getline(mounts, line);)
     if (line.find(state) != std::string::npos) left.push_back("mount " + line);
@@ -84,7 +85,8 @@ TEST_CASE("down leaves no process, namespace, mount, cgroup or bridge") {
     MESSAGE("the lab was up before this program and stays up");
     return;
   }
+  const auto instance = world.instance();
   const auto down = world.homeostat({"down"}, Duration(60'000));
   CHECK_MESSAGE(down.code == 0, down.out << down.err);
-  for (const auto& left : leftovers(world.places().state)) CHECK_MESSAGE(false, "left behind: " << left);
+  for (const auto& left : leftovers(world.places().state, instance)) CHECK_MESSAGE(false, "left behind: " << left);
 }

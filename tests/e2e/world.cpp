@@ -7,6 +7,7 @@
 #include <boost/json/value.hpp>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "cli/bring_up.hpp"
 #include "core/names.hpp"
@@ -93,6 +94,13 @@ World::Answer World::kubectl(const std::vector<std::string>& arguments, const st
   std::vector<std::string> argv = {places().kubectl(), "--kubeconfig", places().kubeconfig(), "--cache-dir", places().state + "/kubectl-cache"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return run(argv, Duration(60'000), input);
+}
+
+std::string World::instance() {
+  std::ifstream in(places().state + "/lab.json");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return io::string_at(must(io::parse_json_object(text.str(), "lab.json")), {"instance"}, "hl");
 }
 
 std::vector<std::string> World::machines() {

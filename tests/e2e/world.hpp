@@ -45,6 +45,8 @@ class World {
   Answer lab(const std::vector<std::string>& arguments, Duration limit = Duration(120'000));
   Answer kubectl(const std::vector<std::string>& arguments, const std::string& input = {});
 
+  // Prefix of the lab's bridge and namespaces: "hl" unless it was brought up otherwise.
+  std::string instance();
   // Names of the provider's machines in a pool that live.
   std::vector<std::string> machines();
   // Machines that the provider ever made: lines of its log with a 201.
