@@ -156,6 +156,9 @@ O Renderer::prefer_no_gpus() {
 
 O Renderer::pod(std::string_view component, const O& annotations, O spec) const {
   spec["enableServiceLinks"] = false;
+  // srun tells slurmctld its pod's name, which no DNS has. Without this, a resolver that cannot forward answers "try again" for it, and
+  // slurmctld, which asks five times, stands still for 10 s with its locks held. Names without a dot are then not asked for as such.
+  spec["dnsConfig"] = O{{"options", A{O{{"name", "no-tld-query"}}}}};
   spec["automountServiceAccountToken"] = false;
   O metadata{{"labels", labels(component)}};
   if (!annotations.empty()) metadata["annotations"] = annotations;
