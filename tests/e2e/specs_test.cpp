@@ -54,7 +54,7 @@ TEST_CASE("bad specs are refused by the API server with a sentence that says wha
   auto& world = World::get();
   for (const auto& bad : bad_specs) {
     CAPTURE(bad.yaml);
-    auto objects = must(cli::parse_manifests(std::string("apiVersion: homeostat.dev/v1alpha1\n") + std::string(bad.yaml).substr(1, std::string(bad.yaml).size() - 2), "case"));
+    auto objects = must(cli::parse_manifests("{apiVersion: homeostat.dev/v1alpha1, " + std::string(bad.yaml).substr(1), "case"));
     REQUIRE(objects.size() == 1);
     const auto resource = must(cli::resource_of(objects[0]));
     const auto ns = kube::namespace_of(objects[0]);
