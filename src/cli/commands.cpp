@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <cerrno>
@@ -34,6 +35,13 @@ struct Seen {
   kube::Object cluster;
 };
 
+// The API server lists by name; people read by time.
+void sort_by_age(std::vector<kube::Object>& objects) {
+  std::stable_sort(objects.begin(), objects.end(), [](const auto& a, const auto& b) {
+    return io::string_at(a, {"metadata", "creationTimestamp"}) < io::string_at(b, {"metadata", "creationTimestamp"});
+  });
+}
+
 Result<Seen> look(Context& context) {
   auto client = context.client();
   if (!client) return std::unexpected(client.error());
@@ -44,6 +52,7 @@ Result<Seen> look(Context& context) {
     if (!list) return std::unexpected(list.error());
     *into = std::move(list->items);
   }
+  sort_by_age(seen.repairs);
   auto cluster = (*client)->get(kube::resources::slurm_clusters, context.names().ns, context.names().cluster);
   if (cluster) seen.cluster = std::move(*cluster);
   else if (cluster.error().kind != ErrorKind::not_found) return std::unexpected(cluster.error());
@@ -129,6 +138,7 @@ int list_repairs(Context& context, bool as_json) {
   if (!client) return complain(client.error());
   auto list = (*client)->list(kube::resources::repairs, "", {});
   if (!list) return complain(list.error());
+  sort_by_age(list->items);
   if (as_json) return fmt::print("{}\n", io::to_text(json::object{{"repairs", names_and_status(list->items)}})), exit_good;
   if (list->items.empty()) return fmt::print("There has been no repair yet. Try: homeostat demo\n"), exit_good;
   return print_repairs(list->items), exit_good;
