@@ -1,6 +1,7 @@
-// Group "heal": at least five heals of one training job on the lab, one after the other, then plain Slurm's own path for comparison:
-// healing off, a node set DOWN by hand and put back at once, as an operator would; the job then waits for Slurm's own requeue.
-// When the job's processes ended and when it ran again is read from squeue, five times a second, for both alike.
+// Group "heal": at least five heals of one training job on the lab, one after the other, then plain Slurm's own path
+// for comparison: healing off, a node set DOWN by hand and put back at once, as an operator would; the job then waits
+// for Slurm's own requeue. When the job's processes ended and when it ran again is read from squeue, five times a
+// second, for both alike.
 #include <fmt/core.h>
 
 #include <boost/json/value.hpp>
@@ -56,8 +57,10 @@ struct Bench {
   cli::Login login;
   cli::TrainJob job;
   std::unique_ptr<cli::RemoteStream> states;
-  bench::Measure down{"heal.fault_to_down_s", "s", 1}, running{"heal.end_to_running_s", "s", 10}, whole{"heal.pool_whole_s", "s", 90},
-      lost{"heal.steps_lost", "steps", 0}, again{"heal.fault_to_running_s", "s", std::nullopt}, plain{"heal.plain_slurm_end_to_running_s", "s", std::nullopt};
+  bench::Measure down{"heal.fault_to_down_s", "s", 1}, running{"heal.end_to_running_s", "s", 10},
+      whole{"heal.pool_whole_s", "s", 90}, lost{"heal.steps_lost", "steps", 0},
+      again{"heal.fault_to_running_s", "s", std::nullopt},
+      plain{"heal.plain_slurm_end_to_running_s", "s", std::nullopt};
 };
 
 Result<void> begin(Bench& b) {
@@ -70,7 +73,8 @@ Result<void> begin(Bench& b) {
   if (!job) return std::unexpected(job.error());
   b.job = std::move(*job);
   auto states = cli::RemoteStream::start(
-      b.login, fmt::format("while :; do echo \"$(date +%s%3N) $(squeue -h -j {} -o %T 2>/dev/null)\"; sleep 0.2; done", b.job.id));
+      b.login, fmt::format("while :; do echo \"$(date +%s%3N) $(squeue -h -j {} -o %T 2>/dev/null)\"; sleep 0.2; done",
+                           b.job.id));
   if (!states) return std::unexpected(states.error());
   b.states = std::move(*states);
   return {};
@@ -82,14 +86,17 @@ Result<void> one_heal(Bench& b, int number) {
   const auto& f = heal->figures;
   const auto end = end_to_running(parse_samples(b.states->text()), *heal->facts.fault_at);
   if (!f.fault_to_down_s || !end || !f.pool_whole_s || !f.steps_lost || !f.fault_to_running_s)
-    return fail(ErrorKind::internal, fmt::format("heal {} lacks a time; see: homeostat repair {}", number, heal->record.name));
+    return fail(ErrorKind::internal,
+                fmt::format("heal {} lacks a time; see: homeostat repair {}", number, heal->record.name));
   b.down.runs.push_back(*f.fault_to_down_s);
   b.running.runs.push_back(*end);
   b.whole.runs.push_back(*f.pool_whole_s);
   b.lost.runs.push_back(*f.steps_lost);
   b.again.runs.push_back(*f.fault_to_running_s);
-  b.teller.say(fmt::format("heal {} of {}: DOWN after {:.2f} s, running again {:.1f} s after the last process ended, pool whole after {:.1f} s, {} steps lost", number,
-                           heals, *f.fault_to_down_s, *end, *f.pool_whole_s, *f.steps_lost));
+  b.teller.say(
+      fmt::format("heal {} of {}: DOWN after {:.2f} s, running again {:.1f} s after the last process ended, pool whole "
+                  "after {:.1f} s, {} steps lost",
+                  number, heals, *f.fault_to_down_s, *end, *f.pool_whole_s, *f.steps_lost));
   return cli::wait_until_whole(b.context, b.teller, Duration(120'000));
 }
 
@@ -106,8 +113,16 @@ Result<void> set_healing(Bench& b, bool enabled) {
 // An operator's word to slurmctld, in its own pod.
 Result<void> scontrol(Bench& b, const std::vector<std::string>& words) {
   const auto& places = b.context.places();
-  std::vector<std::string> argv = {places.kubectl(), "--kubeconfig", places.kubeconfig(), "-n", b.context.names().ns, "exec",
-                                   b.context.names().cluster + "-controller-0", "--", "scontrol", "update"};
+  std::vector<std::string> argv = {places.kubectl(),
+                                   "--kubeconfig",
+                                   places.kubeconfig(),
+                                   "-n",
+                                   b.context.names().ns,
+                                   "exec",
+                                   b.context.names().cluster + "-controller-0",
+                                   "--",
+                                   "scontrol",
+                                   "update"};
   argv.insert(argv.end(), words.begin(), words.end());
   auto done = io::run_ok(argv, {.timeout = Duration(20'000)});
   if (!done) return std::unexpected(done.error());
@@ -119,7 +134,8 @@ Result<void> plain_slurm(Bench& b) {
   auto nodes = cli::nodes_of_job(b.context, b.login, b.job.id);
   if (!nodes) return std::unexpected(nodes.error());
   const auto from = b.context.now();
-  b.teller.say(fmt::format("plain Slurm: {} is set DOWN by hand and put back at once; the job now waits about two minutes", nodes->back()));
+  b.teller.say(fmt::format(
+      "plain Slurm: {} is set DOWN by hand and put back at once; the job now waits about two minutes", nodes->back()));
   if (auto down = scontrol(b, {"NodeName=" + nodes->back(), "State=DOWN", "Reason=bench"}); !down) return down;
   b.context.clock().sleep(Duration(5'000), {});
   if (auto back = scontrol(b, {"NodeName=" + nodes->back(), "State=RESUME"}); !back) return back;
@@ -129,7 +145,8 @@ Result<void> plain_slurm(Bench& b) {
       b.plain.runs.push_back(*end);
       return {};
     }
-    if (b.context.clock().monotonic() > deadline) return fail(ErrorKind::timeout, "plain Slurm did not run the job again within " + format_duration(plain_limit));
+    if (b.context.clock().monotonic() > deadline)
+      return fail(ErrorKind::timeout, "plain Slurm did not run the job again within " + format_duration(plain_limit));
     b.context.clock().sleep(Duration(500), {});
   }
 }

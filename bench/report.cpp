@@ -14,7 +14,9 @@ namespace {
 
 double rounded(double value) { return std::round(value * 1000.0) / 1000.0; }
 
-std::string number(double value) { return value == std::floor(value) && value < 1e6 ? fmt::format("{:.0f}", value) : fmt::format("{:.2f}", value); }
+std::string number(double value) {
+  return value == std::floor(value) && value < 1e6 ? fmt::format("{:.0f}", value) : fmt::format("{:.2f}", value);
+}
 
 }  // namespace
 
@@ -31,10 +33,14 @@ double Measure::worst() const { return runs.empty() ? 0 : *std::max_element(runs
 bool Measure::holds() const { return !runs.empty() && (!bound || worst() <= *bound); }
 
 std::string table(const std::vector<Measure>& measures) {
-  std::string out = fmt::format("{:<40} {:>9} {:>9} {:>7} {:>5} {:>5}\n", "", "median", "worst", "bound", "unit", "runs");
+  std::string out =
+      fmt::format("{:<40} {:>9} {:>9} {:>7} {:>5} {:>5}\n", "", "median", "worst", "bound", "unit", "runs");
   for (const auto& m : measures)
-    out += fmt::format("{:<40} {:>9} {:>9} {:>7} {:>5} {:>5}{}\n", m.name, number(m.median()), number(m.worst()), m.bound ? number(*m.bound) : "-", m.unit,
-                       m.runs.size(), m.holds() ? "" : m.runs.empty() ? "  NOT MEASURED" : "  BROKEN");
+    out += fmt::format("{:<40} {:>9} {:>9} {:>7} {:>5} {:>5}{}\n", m.name, number(m.median()), number(m.worst()),
+                       m.bound ? number(*m.bound) : "-", m.unit, m.runs.size(),
+                       m.holds()        ? ""
+                       : m.runs.empty() ? "  NOT MEASURED"
+                                        : "  BROKEN");
   return out;
 }
 
@@ -49,6 +55,8 @@ std::string to_json(const std::vector<Measure>& measures) {
   return io::to_text(out);
 }
 
-bool all_hold(const std::vector<Measure>& measures) { return std::all_of(measures.begin(), measures.end(), [](const auto& m) { return m.holds(); }); }
+bool all_hold(const std::vector<Measure>& measures) {
+  return std::all_of(measures.begin(), measures.end(), [](const auto& m) { return m.holds(); });
+}
 
 }  // namespace homeostat::bench

@@ -8,8 +8,8 @@
 namespace homeostat::bench {
 
 struct Measure {
-  std::string name;  // "heal.fault_to_down_s"
-  std::string unit;  // "s"
+  std::string name;                  // "heal.fault_to_down_s"
+  std::string unit;                  // "s"
   std::optional<double> bound = {};  // no run may be above it; nullopt: for comparison only
   std::vector<double> runs = {};
 

@@ -64,7 +64,8 @@ struct Arguments {
 
 using Action = std::function<int()>;
 
-// For what waits and may be interrupted. Programs that this one becomes must get their signals unblocked, so they run without.
+// For what waits and may be interrupted. Programs that this one becomes must get their signals unblocked, so they run
+// without.
 int interruptible(const std::function<int(Context&)>& action) {
   Signals signals;
   Context context(find_places(), signals.token());
@@ -77,8 +78,11 @@ int plainly(const std::function<int(Context&)>& action) {
 }
 
 void add_life(CLI::App& app, Arguments& a, Action& chosen) {
-  auto* demo_command = app.add_subcommand("demo", "The first heal: train on two nodes, break a GPU, watch training go on");
-  demo_command->add_option("--heals", a.demo.heals, "How many heals one after the other")->check(CLI::Range(1, 100))->capture_default_str();
+  auto* demo_command =
+      app.add_subcommand("demo", "The first heal: train on two nodes, break a GPU, watch training go on");
+  demo_command->add_option("--heals", a.demo.heals, "How many heals one after the other")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   demo_command->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
   demo_command->callback([&] {
     chosen = [&a] {
@@ -94,24 +98,33 @@ void add_life(CLI::App& app, Arguments& a, Action& chosen) {
       return interruptible([&](Context& c) { return up(c, a.up, Teller()); });
     };
   });
-  app.add_subcommand("down", "Take the lab down: nothing of it is left")->callback([&] { chosen = [] { return down(find_places()); }; });
+  app.add_subcommand("down", "Take the lab down: nothing of it is left")->callback([&] {
+    chosen = [] { return down(find_places()); };
+  });
 }
 
 void add_questions(CLI::App& app, Arguments& a, Action& chosen) {
-  auto* status_command = app.add_subcommand("status", "Pool, nodes with their verdict, Slurm, repairs, the login address");
+  auto* status_command =
+      app.add_subcommand("status", "Pool, nodes with their verdict, Slurm, repairs, the login address");
   status_command->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
-  status_command->callback([&] { chosen = [&a] { return plainly([&](Context& c) { return show_status(c, a.output == "json"); }); }; });
+  status_command->callback(
+      [&] { chosen = [&a] { return plainly([&](Context& c) { return show_status(c, a.output == "json"); }); }; });
   auto* repairs_command = app.add_subcommand("repairs", "All repairs");
   repairs_command->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
-  repairs_command->callback([&] { chosen = [&a] { return plainly([&](Context& c) { return list_repairs(c, a.output == "json"); }); }; });
+  repairs_command->callback(
+      [&] { chosen = [&a] { return plainly([&](Context& c) { return list_repairs(c, a.output == "json"); }); }; });
   auto* repair_command = app.add_subcommand("repair", "The whole story of one repair");
   repair_command->add_option("name", a.repair, "rep-…, as `homeostat repairs` lists it")->required();
   repair_command->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
-  repair_command->callback([&] { chosen = [&a] { return plainly([&](Context& c) { return show_repair(c, a.repair, a.output == "json"); }); }; });
+  repair_command->callback([&] {
+    chosen = [&a] { return plainly([&](Context& c) { return show_repair(c, a.repair, a.output == "json"); }); };
+  });
   app.add_subcommand("kubeconfig", "Print the path of the lab's kubeconfig")->callback([&] {
     chosen = [] { return fmt::print("{}\n", find_places().kubeconfig()), exit_good; };
   });
-  app.add_subcommand("version", "Print the version")->callback([&] { chosen = [] { return fmt::print("homeostat {}\n", HOMEOSTAT_VERSION), exit_good; }; });
+  app.add_subcommand("version", "Print the version")->callback([&] {
+    chosen = [] { return fmt::print("homeostat {}\n", HOMEOSTAT_VERSION), exit_good; };
+  });
 }
 
 void add_tools(CLI::App& app, Arguments& a, Action& chosen) {
@@ -122,7 +135,9 @@ void add_tools(CLI::App& app, Arguments& a, Action& chosen) {
     chosen = [&a] {
       const bool named = a.settings.front().find('=') == std::string::npos;
       if (named == (a.job > 0)) {
-        fmt::print(stderr, "homeostat: say which node, or which job's node: homeostat inject NODE xid=79, or homeostat inject --of-job ID xid=79\n");
+        fmt::print(stderr,
+                   "homeostat: say which node, or which job's node: homeostat inject NODE xid=79, or homeostat inject "
+                   "--of-job ID xid=79\n");
         return exit_usage;
       }
       std::string node = named ? a.settings.front() : "";

@@ -21,7 +21,7 @@ TEST_CASE("what is said wrongly ends with 2, and help and version with 0") {
   CHECK(run({"demo", "--heals", "0"}) == 2);
   CHECK(run({"status", "-o", "yaml"}) == 2);
   CHECK(run({"repair"}) == 2);
-  CHECK(run({"inject", "xid=79"}) == 2);                     // which node?
+  CHECK(run({"inject", "xid=79"}) == 2);                            // which node?
   CHECK(run({"inject", "--of-job", "3", "gpu-a", "xid=79"}) == 2);  // which of the two?
   CHECK(run({"--help"}) == 0);
   CHECK(run({"version"}) == 0);

@@ -38,7 +38,8 @@ Result<Objects> read_all(const Places& places, std::initializer_list<std::string
 }
 
 Result<std::string> image_folder(const Places& places) {
-  auto printed = io::run_ok({places.sources + "/scripts/build-images", "--bin", places.programs, "--print-path"}, {.timeout = Duration(120'000)});
+  auto printed = io::run_ok({places.sources + "/scripts/build-images", "--bin", places.programs, "--print-path"},
+                            {.timeout = Duration(120'000)});
   if (!printed) return printed;
   while (!printed->empty() && printed->back() == '\n') printed->pop_back();
   return printed->substr(printed->rfind('\n') + 1);
@@ -53,32 +54,38 @@ Result<std::string> image_id(const std::string& folder) {
   if (images->is_array())
     for (const auto& image : images->get_array())
       if (io::string_at(image, {"name"}) == own_image) return io::string_at(image, {"id"});
-  return fail(ErrorKind::not_found, fmt::format("{} is not among the images in {}; build it with: scripts/build-images", own_image, folder));
+  return fail(ErrorKind::not_found,
+              fmt::format("{} is not among the images in {}; build it with: scripts/build-images", own_image, folder));
 }
 
-Result<void> wait_for_definitions(Context& context, kube::Client& client, const Objects& definitions, const Teller& teller) {
-  return wait_for(context, {.what = "custom resources", .limit = Duration(30'000)}, teller, [&]() -> Result<std::string> {
-    for (const auto& definition : definitions) {
-      if (!is_kind(definition, "CustomResourceDefinition")) continue;
-      const auto now = client.get(kube::resources::custom_resource_definitions, "", kube::name_of(definition));
-      if (!now) return std::unexpected(now.error());
-      bool served = false;
-      for (const auto& condition : io::array_at(*now, {"status", "conditions"}))
-        served = served || (io::string_at(condition, {"type"}) == "Established" && io::string_at(condition, {"status"}) == "True");
-      if (!served) return kube::name_of(definition) + " is not served yet";
-    }
-    return std::string();
-  });
+Result<void> wait_for_definitions(Context& context, kube::Client& client, const Objects& definitions,
+                                  const Teller& teller) {
+  return wait_for(
+      context, {.what = "custom resources", .limit = Duration(30'000)}, teller, [&]() -> Result<std::string> {
+        for (const auto& definition : definitions) {
+          if (!is_kind(definition, "CustomResourceDefinition")) continue;
+          const auto now = client.get(kube::resources::custom_resource_definitions, "", kube::name_of(definition));
+          if (!now) return std::unexpected(now.error());
+          bool served = false;
+          for (const auto& condition : io::array_at(*now, {"status", "conditions"}))
+            served = served || (io::string_at(condition, {"type"}) == "Established" &&
+                                io::string_at(condition, {"status"}) == "True");
+          if (!served) return kube::name_of(definition) + " is not served yet";
+        }
+        return std::string();
+      });
 }
 
-// The default policy and the cluster belong to people once they exist: `up` creates them, and later changes only the login key.
+// The default policy and the cluster belong to people once they exist: `up` creates them, and later changes only the
+// login key.
 Result<void> create_missing(kube::Client& client, const Objects& objects) {
   for (const auto& object : objects) {
     const auto resource = resource_of(object);
     if (!resource) return std::unexpected(resource.error());
     const auto made = client.create(*resource, kube::namespace_of(object), object);
     if (!made && made.error().kind != ErrorKind::already_exists)
-      return fail(made.error().kind, fmt::format("{} {}: {}", resource->kind, kube::name_of(object), made.error().message));
+      return fail(made.error().kind,
+                  fmt::format("{} {}: {}", resource->kind, kube::name_of(object), made.error().message));
   }
   return {};
 }
@@ -89,7 +96,8 @@ Result<void> install(Context& context, const Teller& teller) {
   if (!client) return std::unexpected(client.error());
   auto folder = image_folder(places);
   if (!folder) return std::unexpected(folder.error());
-  if (run_lab(places, {"load", *folder}) != 0) return fail(ErrorKind::internal, "the images could not be brought into the lab");
+  if (run_lab(places, {"load", *folder}) != 0)
+    return fail(ErrorKind::internal, "the images could not be brought into the lab");
   const auto id = image_id(*folder);
   if (!id) return std::unexpected(id.error());
 
@@ -99,8 +107,9 @@ Result<void> install(Context& context, const Teller& teller) {
   if (auto done = wait_for_definitions(context, **client, *definitions, teller); !done) return done;
   teller.say(fmt::format("{} custom resources are defined", definitions->size()));
 
-  auto manifests = read_all(places, {"deploy/manifests/00-namespace.yaml", "deploy/manifests/10-controller-rbac.yaml", "deploy/manifests/11-agent-rbac.yaml",
-                                     "deploy/manifests/20-controller.yaml", "deploy/lab/21-agent.yaml"});
+  auto manifests = read_all(places, {"deploy/manifests/00-namespace.yaml", "deploy/manifests/10-controller-rbac.yaml",
+                                     "deploy/manifests/11-agent-rbac.yaml", "deploy/manifests/20-controller.yaml",
+                                     "deploy/lab/21-agent.yaml"});
   if (!manifests) return std::unexpected(manifests.error());
   tailor_images(*manifests, *id);
   if (auto done = apply_manifests(**client, *manifests); !done) return done;
@@ -126,13 +135,15 @@ Result<void> create_cluster(Context& context, const Teller& teller) {
   auto cluster = (*client)->get(kube::resources::slurm_clusters, names.ns, names.cluster);
   if (!cluster) return std::unexpected(cluster.error());
   const auto& keys = io::array_at(*cluster, {"spec", "login", "authorizedKeys"});
-  const bool known = std::any_of(keys.begin(), keys.end(), [&](const json::value& k) { return k.is_string() && k.get_string() == *key; });
+  const bool known = std::any_of(keys.begin(), keys.end(),
+                                 [&](const json::value& k) { return k.is_string() && k.get_string() == *key; });
   if (!known) {
     json::array more = keys;
     more.emplace_back(*key);
     json::object patch;
     io::set_at(patch, {"spec", "login", "authorizedKeys"}, more);
-    auto patched = (*client)->patch(kube::resources::slurm_clusters, names.ns, names.cluster, kube::PatchType::merge, patch);
+    auto patched =
+        (*client)->patch(kube::resources::slurm_clusters, names.ns, names.cluster, kube::PatchType::merge, patch);
     if (!patched) return std::unexpected(patched.error());
   }
   teller.say("examples/cluster.yaml is applied: a NodePool and a SlurmCluster");
@@ -141,9 +152,11 @@ Result<void> create_cluster(Context& context, const Teller& teller) {
 
 std::string pool_missing(const kube::Object& pool) {
   const auto size = io::int_at(pool, {"spec", "size"}), spares = io::int_at(pool, {"spec", "spares"});
-  const auto healthy = io::int_at(pool, {"status", "healthy"}), spare = io::int_at(pool, {"status", "spare"}), sick = io::int_at(pool, {"status", "inRepair"});
+  const auto healthy = io::int_at(pool, {"status", "healthy"}), spare = io::int_at(pool, {"status", "spare"}),
+             sick = io::int_at(pool, {"status", "inRepair"});
   if (healthy >= size && spare >= spares && sick == 0) return {};
-  return fmt::format("{} of {} nodes are healthy, {} of {} spares{}", healthy, size, spare, spares, sick > 0 ? fmt::format(", {} in repair", sick) : "");
+  return fmt::format("{} of {} nodes are healthy, {} of {} spares{}", healthy, size, spare, spares,
+                     sick > 0 ? fmt::format(", {} in repair", sick) : "");
 }
 
 // A controller that was just renewed waits for its predecessor's lease; until then nobody heals.
@@ -151,7 +164,8 @@ Result<std::string> leader_missing(kube::Client& client) {
   const auto lease = client.get(kube::resources::leases, names::system_namespace, "homeostat-controller");
   if (!lease && lease.error().kind != ErrorKind::not_found) return std::unexpected(lease.error());
   const auto holder = lease ? io::string_at(*lease, {"spec", "holderIdentity"}) : std::string();
-  const auto pods = client.list(kube::resources::pods, names::system_namespace, {.label_selector = "app.kubernetes.io/name=homeostat-controller"});
+  const auto pods = client.list(kube::resources::pods, names::system_namespace,
+                                {.label_selector = "app.kubernetes.io/name=homeostat-controller"});
   if (!pods) return std::unexpected(pods.error());
   for (const auto& pod : pods->items)
     if (!kube::is_deleting(pod) && holder.starts_with(kube::name_of(pod))) return std::string();
@@ -162,14 +176,16 @@ Result<std::string> anything_missing(Context& context, kube::Client& client, std
   const auto& names = context.names();
   const auto controller = client.get(kube::resources::deployments, names::system_namespace, "homeostat-controller");
   if (!controller) return std::unexpected(controller.error());
-  if (io::int_at(*controller, {"status", "availableReplicas"}) < 1) return std::string("homeostat-controller is not running yet");
+  if (io::int_at(*controller, {"status", "availableReplicas"}) < 1)
+    return std::string("homeostat-controller is not running yet");
   if (auto leader = leader_missing(client); !leader || !leader->empty()) return leader;
   const auto pool = client.get(kube::resources::node_pools, "", names.pool);
   if (!pool) return std::unexpected(pool.error());
   if (auto missing = pool_missing(*pool); !missing.empty()) return missing;
   const auto cluster = client.get(kube::resources::slurm_clusters, names.ns, names.cluster);
   if (!cluster) return std::unexpected(cluster.error());
-  if (io::string_at(*cluster, {"status", "loginAddress"}).empty()) return std::string("Slurm's login node has no address yet");
+  if (io::string_at(*cluster, {"status", "loginAddress"}).empty())
+    return std::string("Slurm's login node has no address yet");
   if (!login) {
     auto found = find_login(context);
     if (!found) return std::unexpected(found.error());
@@ -213,19 +229,22 @@ int run_lab(const Places& places, const std::vector<std::string>& arguments, boo
   const auto status = process->wait(lab_limit);
   if (!status) {
     process->kill(15);
-    fmt::print(stderr, "homeostat: homeostat-lab {} did not end within {}; look at {}/serve.log\n", arguments.front(), format_duration(lab_limit), places.state);
+    fmt::print(stderr, "homeostat: homeostat-lab {} did not end within {}; look at {}/serve.log\n", arguments.front(),
+               format_duration(lab_limit), places.state);
     return exit_failed;
   }
   return status->signal != 0 ? exit_failed : status->code;
 }
 
 Result<std::string> lab_host_address(const Places& places) {
-  auto text = io::run({places.lab_program(), "--state", places.state, "status", "-o", "json"}, {.timeout = Duration(10'000)});
+  auto text =
+      io::run({places.lab_program(), "--state", places.state, "status", "-o", "json"}, {.timeout = Duration(10'000)});
   if (!text) return std::unexpected(text.error());
   const auto status = io::parse_json_object(text->out, "the status of homeostat-lab");
   if (!status) return std::unexpected(status.error());
   auto url = io::string_at(*status, {"provider"});  // https://10.77.0.1:7443
-  if (!url.starts_with("https://")) return fail(ErrorKind::not_found, "the lab does not run; bring it up with: homeostat up");
+  if (!url.starts_with("https://"))
+    return fail(ErrorKind::not_found, "the lab does not run; bring it up with: homeostat up");
   url = url.substr(8);
   return url.substr(0, url.rfind(':'));
 }
@@ -234,8 +253,11 @@ Result<void> wait_until_whole(Context& context, const Teller& teller, Duration l
   auto client = context.client();
   if (!client) return std::unexpected(client.error());
   std::optional<Login> login;
-  const Wait wait{.what = "waiting", .limit = limit,
-                  .hint = "homeostat status; homeostat kubectl -n homeostat-system logs deploy/homeostat-controller; homeostat kubectl get pods -A"};
+  const Wait wait{.what = "waiting",
+                  .limit = limit,
+                  .hint =
+                      "homeostat status; homeostat kubectl -n homeostat-system logs deploy/homeostat-controller; "
+                      "homeostat kubectl get pods -A"};
   return wait_for(context, wait, teller, [&] { return anything_missing(context, **client, login); });
 }
 
@@ -245,7 +267,8 @@ int up(Context& context, const UpOptions& options, const Teller& teller) {
   if (auto done = create_cluster(context, teller); !done) return complain(done.error());
   if (!options.wait) return exit_good;
   if (auto done = wait_until_whole(context, teller, Duration(240'000)); !done) return complain(done.error());
-  if (auto login = find_login(context); login) teller.say(fmt::format("Slurm is ready: ssh to {} (homeostat ssh)", login->address));
+  if (auto login = find_login(context); login)
+    teller.say(fmt::format("Slurm is ready: ssh to {} (homeostat ssh)", login->address));
   return exit_good;
 }
 

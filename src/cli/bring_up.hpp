@@ -1,4 +1,5 @@
-// `homeostat up` and `down`: the lab, Homeostat's manifests and examples/cluster.yaml, in that order; harmless when all is there.
+// `homeostat up` and `down`: the lab, Homeostat's manifests and examples/cluster.yaml, in that order; harmless when all
+// is there.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -11,8 +12,8 @@
 
 namespace homeostat::cli {
 
-// Manifests as the lab needs them: the agent's of deploy/lab in place of the one for real machines, and the image's id on the pod
-// templates, so that a newly built image rolls them. Pure.
+// Manifests as the lab needs them: the agent's of deploy/lab in place of the one for real machines, and the image's id
+// on the pod templates, so that a newly built image rolls them. Pure.
 void tailor_images(std::vector<boost::json::object>& objects, std::string_view image_id);
 // Adds the key to each SlurmCluster's spec.login.authorizedKeys. Pure.
 void add_login_key(std::vector<boost::json::object>& objects, const std::string& public_key);
@@ -29,7 +30,8 @@ Result<void> wait_until_whole(Context& context, const Teller& teller, Duration l
 
 int down(const Places& places);
 
-// homeostat-lab with these arguments; its output is the terminal's unless `quiet`. Its exit code, or 3 when it is not there.
+// homeostat-lab with these arguments; its output is the terminal's unless `quiet`. Its exit code, or 3 when it is not
+// there.
 int run_lab(const Places& places, const std::vector<std::string>& arguments, bool quiet = false);
 
 // The address of the lab's host side, which pods can reach.

@@ -20,15 +20,19 @@ std::vector<kube::Object> parse(std::string_view yaml) {
 }  // namespace
 
 TEST_CASE("the image's id goes on pod templates, and on nothing else") {
-  auto objects = parse("{kind: Deployment, apiVersion: apps/v1, spec: {template: {metadata: {labels: {a: b}}}}}\n---\n{kind: Namespace, apiVersion: v1}");
+  auto objects = parse(
+      "{kind: Deployment, apiVersion: apps/v1, spec: {template: {metadata: {labels: {a: b}}}}}\n---\n{kind: Namespace, "
+      "apiVersion: v1}");
   cli::tailor_images(objects, "sha256:12");
-  CHECK(io::string_at(objects[0], {"spec", "template", "metadata", "annotations", "homeostat.dev/image-id"}) == "sha256:12");
+  CHECK(io::string_at(objects[0], {"spec", "template", "metadata", "annotations", "homeostat.dev/image-id"}) ==
+        "sha256:12");
   CHECK(io::string_at(objects[0], {"spec", "template", "metadata", "labels", "a"}) == "b");
   CHECK(io::find(objects[1], {"spec"}) == nullptr);
 }
 
 TEST_CASE("the login key joins the keys that are there") {
-  auto objects = parse("{kind: SlurmCluster, spec: {login: {authorizedKeys: [ssh-ed25519 AAAA me]}}}\n---\n{kind: NodePool}");
+  auto objects =
+      parse("{kind: SlurmCluster, spec: {login: {authorizedKeys: [ssh-ed25519 AAAA me]}}}\n---\n{kind: NodePool}");
   cli::add_login_key(objects, "ssh-ed25519 BBBB homeostat");
   const auto& keys = io::array_at(objects[0], {"spec", "login", "authorizedKeys"});
   REQUIRE(keys.size() == 2);
@@ -48,7 +52,8 @@ TEST_CASE("a repair is told as a story: fault, phases and steps with times since
                "jobs": [{"id": 7, "name": "train", "user": "researcher", "requeueable": false}]}})");
   REQUIRE(repair);
   const auto story = cli::describe_repair(*repair);
-  CHECK(story.find("Repair rep-1 of node gpu-a (pool gpu)\n  fault    gpu-xid 79 on 0000:17:00 (fatal)\n  evidence NVRM: Xid 79\n") == 0);
+  CHECK(story.find("Repair rep-1 of node gpu-a (pool gpu)\n  fault    gpu-xid 79 on 0000:17:00 (fatal)\n  evidence "
+                   "NVRM: Xid 79\n") == 0);
   CHECK(story.find("phase    Stopping: waiting for processes") != std::string::npos);
   CHECK(story.find("    +0.1s  Observed\n") != std::string::npos);
   CHECK(story.find("    +0.3s        +0.4s  slurm_down\n") != std::string::npos);

@@ -32,7 +32,8 @@ std::string source_folder(const std::string& programs) {
 Places find_places() {
   const char* state = std::getenv("HOMEOSTAT_STATE");
   Places places;
-  places.state = state != nullptr && *state != '\0' ? std::filesystem::absolute(state).lexically_normal().string() : "/var/lib/homeostat/lab";
+  places.state = state != nullptr && *state != '\0' ? std::filesystem::absolute(state).lexically_normal().string()
+                                                    : "/var/lib/homeostat/lab";
   places.programs = own_folder();
   // A test program stands beside the programs' folder.
   std::error_code error;
@@ -48,14 +49,16 @@ Result<kube::Client*> Context::client() {
   if (client_) return client_.get();
   std::error_code error;
   if (!std::filesystem::exists(places_.kubeconfig(), error))
-    return fail(ErrorKind::not_found, fmt::format("there is no lab in {}; bring one up with: homeostat up", places_.state));
+    return fail(ErrorKind::not_found,
+                fmt::format("there is no lab in {}; bring one up with: homeostat up", places_.state));
   auto config = kube::load_kubeconfig({.paths = {places_.kubeconfig()}, .context = ""});
   if (!config) return std::unexpected(config.error());
   kube::ClientOptions options;
   options.user_agent = "homeostat/" HOMEOSTAT_VERSION;
   options.qps = 50;
   options.burst = 100;
-  options.request_timeout = Duration(10'000);  // short, and no stop_token: what an interrupted command cleans up goes through it, too
+  options.request_timeout =
+      Duration(10'000);  // short, and no stop_token: what an interrupted command cleans up goes through it, too
   client_ = kube::make_client(std::move(*config), nullptr, clock_, random_, options);
   return client_.get();
 }
@@ -69,7 +72,8 @@ void Teller::say(std::string_view text) const {
   std::fflush(stdout);
 }
 
-Result<void> wait_for(Context& context, const Wait& wait, const Teller& teller, const std::function<Result<std::string>()>& missing) {
+Result<void> wait_for(Context& context, const Wait& wait, const Teller& teller,
+                      const std::function<Result<std::string>()>& missing) {
   const auto deadline = context.clock().monotonic() + wait.limit;
   std::string last;
   while (!context.stop().stop_requested()) {
@@ -79,8 +83,9 @@ Result<void> wait_for(Context& context, const Wait& wait, const Teller& teller, 
     if (now != last) teller.say(fmt::format("{}: {}", wait.what, now));
     last = now;
     if (context.clock().monotonic() > deadline)
-      return fail(ErrorKind::timeout, fmt::format("{}: not there after {}: {}.{}{}", wait.what, format_duration(wait.limit), now,
-                                                  wait.hint.empty() ? "" : " Look at: ", wait.hint));
+      return fail(ErrorKind::timeout,
+                  fmt::format("{}: not there after {}: {}.{}{}", wait.what, format_duration(wait.limit), now,
+                              wait.hint.empty() ? "" : " Look at: ", wait.hint));
     context.clock().sleep(wait.every, context.stop());
   }
   return fail(ErrorKind::cancelled, "interrupted");

@@ -1,5 +1,5 @@
-// What every command stands on: where the lab and the programs are, the API server, and how to stop. One Context per process; its
-// client belongs to the main thread.
+// What every command stands on: where the lab and the programs are, the API server, and how to stop. One Context per
+// process; its client belongs to the main thread.
 #pragma once
 
 #include <functional>
@@ -74,15 +74,16 @@ class Teller {
   bool quiet_;
 };
 
-// Asks `missing` until it answers "" (there), every `every`; tells what is missing whenever that changes. An error of `missing` is
-// told and asked again: servers restart. timeout: with the last answer and `hint`, where to look.
+// Asks `missing` until it answers "" (there), every `every`; tells what is missing whenever that changes. An error of
+// `missing` is told and asked again: servers restart. timeout: with the last answer and `hint`, where to look.
 struct Wait {
   std::string what;
   Duration limit{60'000};
   Duration every{300};
   std::string hint = {};
 };
-Result<void> wait_for(Context& context, const Wait& wait, const Teller& teller, const std::function<Result<std::string>()>& missing);
+Result<void> wait_for(Context& context, const Wait& wait, const Teller& teller,
+                      const std::function<Result<std::string>()>& missing);
 
 // The sentence on stderr, and the exit code for it.
 int complain(const Error& error);

@@ -34,11 +34,15 @@ class LiveTimeline {
       if (quiet_ || !shown_.insert(row.what + "@" + format_rfc3339(row.at)).second) continue;
       if (facts.fault_at && row.at < *facts.fault_at && before_) continue;
       const auto line = format_row(row, facts.fault_at);
-      fmt::print("{}\n", row.what == "fault injected" ? coloured(line, "31") : row.what == "resumed" || row.what == "pool whole" ? coloured(line, "32") : line);
+      fmt::print("{}\n", row.what == "fault injected"                        ? coloured(line, "31")
+                         : row.what == "resumed" || row.what == "pool whole" ? coloured(line, "32")
+                                                                             : line);
       std::fflush(stdout);
     }
   }
-  void before_fault(const HealFacts& facts, const std::vector<TrainEvent>& log) { show(facts, nullptr, log), before_ = true; }
+  void before_fault(const HealFacts& facts, const std::vector<TrainEvent>& log) {
+    show(facts, nullptr, log), before_ = true;
+  }
   void notice(const NotificationListener::Notice& notice, const HealFacts& facts) {
     if (quiet_ || !shown_.insert(notice.body).second) return;
     const auto body = io::parse_json_object(notice.body, "the webhook");
@@ -95,12 +99,14 @@ class JobGuard {
   bool armed_ = true;
 };
 
-Result<Heal> one_heal(Context& context, const Login& login, TrainJob& job, const NotificationListener& listener, bool quiet) {
+Result<Heal> one_heal(Context& context, const Login& login, TrainJob& job, const NotificationListener& listener,
+                      bool quiet) {
   LiveTimeline live(quiet);
   HealFacts before;
   before.job = job.id;
   before.submitted_at = job.submitted_at;
-  if (auto trains = wait_for_training(context, job, 8, Duration(120'000)); !trains) return std::unexpected(trains.error());
+  if (auto trains = wait_for_training(context, job, 8, Duration(120'000)); !trains)
+    return std::unexpected(trains.error());
   live.before_fault(before, job.events());
   return heal_once(context, login, job, heal_limit, [&](const HealFacts& facts, const auto* record, const auto& log) {
     live.show(facts, record, log);
@@ -130,7 +136,8 @@ Result<json::array> run_demo(Context& context, const DemoOptions& options, const
     results.push_back(to_json(*heal));
     last = heal->record.name;
     if (i + 1 < options.heals)
-      if (auto whole = wait_until_whole(context, teller, Duration(120'000)); !whole) return std::unexpected(whole.error());
+      if (auto whole = wait_until_whole(context, teller, Duration(120'000)); !whole)
+        return std::unexpected(whole.error());
   }
   guard.keep();
   if (!teller.quiet()) fmt::print(fmt::runtime(next_steps), job->id, last);

@@ -28,9 +28,11 @@ Result<void> copy_example(Context& context, const Login& login, const std::strin
   std::ifstream in(context.places().sources + "/examples/" + name, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
-  if (!in || text.str().empty()) return fail(ErrorKind::not_found, "cannot read " + context.places().sources + "/examples/" + name);
+  if (!in || text.str().empty())
+    return fail(ErrorKind::not_found, "cannot read " + context.places().sources + "/examples/" + name);
   const auto target = "examples/" + name;
-  auto done = remote(login, fmt::format("mkdir -p examples && cat >{0}.part && mv {0}.part {0}", target), call_limit, context.stop(), text.str());
+  auto done = remote(login, fmt::format("mkdir -p examples && cat >{0}.part && mv {0}.part {0}", target), call_limit,
+                     context.stop(), text.str());
   if (!done) return std::unexpected(done.error());
   return {};
 }
@@ -45,22 +47,25 @@ std::vector<std::string> words(const std::string& text) {
 int last_step(const std::vector<TrainEvent>& events) {
   int step = 0;
   for (const auto& event : events)
-    if (event.kind == TrainEvent::Kind::step) step = event.step;  // the newest run's, which may be lower than an older one's
+    if (event.kind == TrainEvent::Kind::step)
+      step = event.step;  // the newest run's, which may be lower than an older one's
   return step;
 }
 
 int count_steps(const std::vector<TrainEvent>& events) {
-  return static_cast<int>(std::count_if(events.begin(), events.end(), [](const auto& e) { return e.kind == TrainEvent::Kind::step; }));
+  return static_cast<int>(
+      std::count_if(events.begin(), events.end(), [](const auto& e) { return e.kind == TrainEvent::Kind::step; }));
 }
 
 bool resumed_after(const std::vector<TrainEvent>& events, TimePoint from) {
-  return std::any_of(events.begin(), events.end(), [&](const auto& e) { return e.kind == TrainEvent::Kind::resumed && e.at >= from; });
+  return std::any_of(events.begin(), events.end(),
+                     [&](const auto& e) { return e.kind == TrainEvent::Kind::resumed && e.at >= from; });
 }
 
 std::string standing(const std::optional<repair::Record>& record, const std::vector<TrainEvent>& events) {
   if (!record) return "no Repair was opened; is the agent running? See: homeostat kubectl -n homeostat-system get pods";
-  return fmt::format("Repair {} is in {} ({}); the job's last logged step is {}", record->name, repair::to_string(record->phase), record->message,
-                     last_step(events));
+  return fmt::format("Repair {} is in {} ({}); the job's last logged step is {}", record->name,
+                     repair::to_string(record->phase), record->message, last_step(events));
 }
 
 }  // namespace
@@ -69,7 +74,8 @@ Result<std::vector<std::string>> nodes_of_job(Context& context, const Login& log
   auto list = remote(login, fmt::format("squeue -h -t RUNNING -j {} -o %N", job), call_limit, context.stop());
   if (!list) return std::unexpected(list.error());
   const auto compact = words(*list);
-  if (compact.empty()) return fail(ErrorKind::not_found, fmt::format("job {} does not run; see: homeostat ssh squeue", job));
+  if (compact.empty())
+    return fail(ErrorKind::not_found, fmt::format("job {} does not run; see: homeostat ssh squeue", job));
   auto names = remote(login, fmt::format("scontrol show hostnames '{}'", compact.front()), call_limit, context.stop());
   if (!names) return std::unexpected(names.error());
   auto nodes = words(*names);
@@ -77,7 +83,8 @@ Result<std::vector<std::string>> nodes_of_job(Context& context, const Login& log
   return nodes;
 }
 
-Result<TrainJob> submit_training(Context& context, const Login& login, const std::string& name, const std::vector<std::string>& arguments) {
+Result<TrainJob> submit_training(Context& context, const Login& login, const std::string& name,
+                                 const std::vector<std::string>& arguments) {
   for (const auto* file : {"train.py", "train.sbatch"})
     if (auto copied = copy_example(context, login, file); !copied) return std::unexpected(copied.error());
   std::string command = "cd examples && sbatch --parsable --job-name=" + name + " train.sbatch";
@@ -96,7 +103,9 @@ Result<TrainJob> submit_training(Context& context, const Login& login, const std
 }
 
 // Also when the command was interrupted: hence no stop_token.
-void cancel_job(const Login& login, std::uint32_t job) { (void)remote(login, fmt::format("scancel {}", job), call_limit, {}); }
+void cancel_job(const Login& login, std::uint32_t job) {
+  (void)remote(login, fmt::format("scancel {}", job), call_limit, {});
+}
 
 void cancel_jobs_named(const Login& login, const std::string& name) {
   (void)remote(login, fmt::format("scancel --quiet --name={}", name), call_limit, {});
@@ -108,8 +117,11 @@ Result<void> wait_for_training(Context& context, TrainJob& job, int steps, Durat
   while (!context.stop().stop_requested()) {
     if (count_steps(job.events()) >= before + steps) return {};
     if (context.clock().monotonic() > deadline)
-      return fail(ErrorKind::timeout, fmt::format("job {} did not train within {}. See: homeostat ssh squeue; homeostat ssh cat examples/train-{}.out", job.id,
-                                                  format_duration(limit), job.id));
+      return fail(
+          ErrorKind::timeout,
+          fmt::format(
+              "job {} did not train within {}. See: homeostat ssh squeue; homeostat ssh cat examples/train-{}.out",
+              job.id, format_duration(limit), job.id));
     context.clock().sleep(look_every, context.stop());
   }
   return fail(ErrorKind::cancelled, "interrupted");
@@ -117,7 +129,8 @@ Result<void> wait_for_training(Context& context, TrainJob& job, int steps, Durat
 
 Result<TimePoint> break_gpu(Context& context, const std::string& node, int xid, int device) {
   const auto before = context.now();
-  if (run_lab(context.places(), {"inject", node, fmt::format("xid={}", xid), fmt::format("device={}", device)}, true) != 0)
+  if (run_lab(context.places(), {"inject", node, fmt::format("xid={}", xid), fmt::format("device={}", device)}, true) !=
+      0)
     return fail(ErrorKind::internal, fmt::format("homeostat-lab could not break GPU {} of {}", device, node));
   return before;
 }
@@ -153,15 +166,18 @@ Result<Heal> follow_heal(Context& context, TrainJob& job, const HealFacts& facts
     if (record && record->phase == repair::Phase::done && resumed_after(events, *facts.fault_at))
       return Heal{facts, *record, events, figures(facts, *record, events)};
     if (context.clock().monotonic() > deadline)
-      return fail(ErrorKind::timeout, fmt::format("the heal was not over after {}: {}", format_duration(limit), standing(record, events)));
+      return fail(ErrorKind::timeout,
+                  fmt::format("the heal was not over after {}: {}", format_duration(limit), standing(record, events)));
     context.clock().sleep(look_every, context.stop());
   }
   return fail(ErrorKind::cancelled, "interrupted");
 }
 
-Result<Heal> heal_once(Context& context, const Login& login, TrainJob& job, Duration limit,
-                       const std::function<void(const HealFacts&, const repair::Record*, const std::vector<TrainEvent>&)>& on_look) {
-  if (auto trains = wait_for_training(context, job, 10, Duration(90'000)); !trains) return std::unexpected(trains.error());
+Result<Heal> heal_once(
+    Context& context, const Login& login, TrainJob& job, Duration limit,
+    const std::function<void(const HealFacts&, const repair::Record*, const std::vector<TrainEvent>&)>& on_look) {
+  if (auto trains = wait_for_training(context, job, 10, Duration(90'000)); !trains)
+    return std::unexpected(trains.error());
   auto nodes = nodes_of_job(context, login, job.id);
   if (!nodes) return std::unexpected(nodes.error());
   HealFacts facts;
@@ -206,7 +222,8 @@ Result<void> set_target(Context& context, const std::string& base, const std::st
 
 }  // namespace
 
-NotificationListener::NotificationListener(Context& context, std::shared_ptr<State> state) : context_(context), state_(std::move(state)) {}
+NotificationListener::NotificationListener(Context& context, std::shared_ptr<State> state)
+    : context_(context), state_(std::move(state)) {}
 
 Result<std::unique_ptr<NotificationListener>> NotificationListener::start(Context& context) {
   auto address = lab_host_address(context.places());
@@ -222,7 +239,9 @@ Result<std::unique_ptr<NotificationListener>> NotificationListener::start(Contex
   if (!server) return std::unexpected(server.error());
   state->server = std::move(*server);
   state->base = "http://" + *address + ":";
-  if (auto set = set_target(context, state->base, fmt::format("{}{}{}", state->base, state->server->port(), webhook_path)); !set)
+  if (auto set =
+          set_target(context, state->base, fmt::format("{}{}{}", state->base, state->server->port(), webhook_path));
+      !set)
     return std::unexpected(set.error());
   return std::unique_ptr<NotificationListener>(new NotificationListener(context, std::move(state)));
 }

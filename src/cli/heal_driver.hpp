@@ -1,5 +1,6 @@
-// Drives one heal from outside, as a person would: submit a training job over ssh, wait until it trains, break a GPU, follow the
-// repair's record and the job's log to the end, and take the figures. Used by `homeostat demo`, the end-to-end test and the benchmark.
+// Drives one heal from outside, as a person would: submit a training job over ssh, wait until it trains, break a GPU,
+// follow the repair's record and the job's log to the end, and take the figures. Used by `homeostat demo`, the
+// end-to-end test and the benchmark.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct TrainJob {
 };
 
 // Copies examples/train.py and train.sbatch to ~/examples and submits. `name` tells our jobs from the researcher's own.
-Result<TrainJob> submit_training(Context& context, const Login& login, const std::string& name, const std::vector<std::string>& arguments = {});
+Result<TrainJob> submit_training(Context& context, const Login& login, const std::string& name,
+                                 const std::vector<std::string>& arguments = {});
 void cancel_job(const Login& login, std::uint32_t job);
 void cancel_jobs_named(const Login& login, const std::string& name);
 
@@ -51,14 +53,17 @@ struct Heal {
   HealFigures figures;
 };
 
-// Until the repair is Done and the job trains again from its checkpoint. on_look is called with what is known at each look.
-// Errors: the repair ended otherwise; timeout, with the phase it stands in and its message.
-Result<Heal> follow_heal(Context& context, TrainJob& job, const HealFacts& facts, Duration limit,
-                         const std::function<void(const repair::Record*, const std::vector<TrainEvent>&)>& on_look = {});
+// Until the repair is Done and the job trains again from its checkpoint. on_look is called with what is known at each
+// look. Errors: the repair ended otherwise; timeout, with the phase it stands in and its message.
+Result<Heal> follow_heal(
+    Context& context, TrainJob& job, const HealFacts& facts, Duration limit,
+    const std::function<void(const repair::Record*, const std::vector<TrainEvent>&)>& on_look = {});
 
-// submit -> train -> break -> follow in one: what the benchmark repeats. The GPU that breaks is on the node of the last rank.
-Result<Heal> heal_once(Context& context, const Login& login, TrainJob& job, Duration limit,
-                       const std::function<void(const HealFacts&, const repair::Record*, const std::vector<TrainEvent>&)>& on_look = {});
+// submit -> train -> break -> follow in one: what the benchmark repeats. The GPU that breaks is on the node of the last
+// rank.
+Result<Heal> heal_once(
+    Context& context, const Login& login, TrainJob& job, Duration limit,
+    const std::function<void(const HealFacts&, const repair::Record*, const std::vector<TrainEvent>&)>& on_look = {});
 
 // Receives webhooks on an address that pods reach, and has the policy "default" send to it while it lives.
 class NotificationListener {

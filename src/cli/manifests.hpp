@@ -1,4 +1,5 @@
-// Manifests: YAML files as Kubernetes people write them, read into objects and applied. YAML is read here and nowhere else in the CLI.
+// Manifests: YAML files as Kubernetes people write them, read into objects and applied. YAML is read here and nowhere
+// else in the CLI.
 #pragma once
 
 #include <string>
@@ -17,11 +18,12 @@ Result<std::vector<kube::Object>> parse_manifests(std::string_view yaml, std::st
 // A file, or all *.yaml of a folder in the order of their names.
 Result<std::vector<kube::Object>> read_manifests(const std::string& path);
 
-// Where objects of this apiVersion and kind live: the plural by the API's own rule (lower case, regular English plural).
+// Where objects of this apiVersion and kind live: the plural by the API's own rule (lower case, regular English
+// plural).
 Result<kube::Resource> resource_of(const kube::Object& object);
 
-// Server-side apply under field manager "homeostat", forced: what a manifest says is ours. not_found for a kind that the server does
-// not know (yet): apply its definition first.
+// Server-side apply under field manager "homeostat", forced: what a manifest says is ours. not_found for a kind that
+// the server does not know (yet): apply its definition first.
 Result<void> apply_manifests(kube::Client& client, const std::vector<kube::Object>& objects);
 
 }  // namespace homeostat::cli

@@ -9,8 +9,10 @@ using namespace homeostat::cli;
 
 TEST_CASE("documents, quoted and plain scalars, lists and nested maps") {
   const auto objects = parse_manifests(
-      "---\n# a comment alone is no document\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a, labels: {x: \"true\", y: '7'}}\n"
-      "spec: {count: 7, ratio: 0.5, on: true, off: no, none: null, list: [1, two]}\n---\napiVersion: apps/v1\nkind: DaemonSet\n"
+      "---\n# a comment alone is no document\n---\napiVersion: v1\nkind: Node\nmetadata: {name: a, labels: {x: "
+      "\"true\", y: '7'}}\n"
+      "spec: {count: 7, ratio: 0.5, on: true, off: no, none: null, list: [1, two]}\n---\napiVersion: apps/v1\nkind: "
+      "DaemonSet\n"
       "metadata: {name: d, namespace: n}\n",
       "test");
   REQUIRE(objects.has_value());

@@ -58,7 +58,8 @@ Result<std::string> derive_public(const Places& places, const std::string& priva
   if (fd < 0) return fail(ErrorKind::internal, "cannot write into " + places.ssh_folder());
   const bool whole = ::write(fd, private_key.data(), private_key.size()) == static_cast<ssize_t>(private_key.size());
   ::close(fd);
-  auto derived = whole ? io::run_ok({"ssh-keygen", "-y", "-f", path}) : Result<std::string>(fail(ErrorKind::internal, "the disk is full"));
+  auto derived = whole ? io::run_ok({"ssh-keygen", "-y", "-f", path})
+                       : Result<std::string>(fail(ErrorKind::internal, "the disk is full"));
   ::unlink(path.c_str());
   if (!derived) return derived;
   return first_two_words(*derived);
@@ -79,7 +80,8 @@ Result<std::vector<std::string>> host_public_keys(Context& context) {
     if (!line) return std::unexpected(line.error());
     lines.push_back(*line);
   }
-  if (lines.empty()) return fail(ErrorKind::not_found, fmt::format("Secret {} holds no host key of the login node", name));
+  if (lines.empty())
+    return fail(ErrorKind::not_found, fmt::format("Secret {} holds no host key of the login node", name));
   return lines;
 }
 
@@ -88,7 +90,8 @@ Result<void> write_whole(const std::string& path, const std::string& text) {
   std::ofstream out(part, std::ios::binary);
   out << text;
   out.close();
-  if (!out || ::rename(part.c_str(), path.c_str()) != 0) return fail(ErrorKind::internal, "cannot write " + path + "; is the disk full?");
+  if (!out || ::rename(part.c_str(), path.c_str()) != 0)
+    return fail(ErrorKind::internal, "cannot write " + path + "; is the disk full?");
   return {};
 }
 
@@ -106,7 +109,9 @@ Result<std::string> ensure_ssh_key(const Places& places) {
   }
   auto line = read_text(places.ssh_key() + ".pub");
   while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
-  if (line.empty()) return fail(ErrorKind::internal, places.ssh_key() + ".pub is empty; remove " + places.ssh_folder() + " and try again");
+  if (line.empty())
+    return fail(ErrorKind::internal,
+                places.ssh_key() + ".pub is empty; remove " + places.ssh_folder() + " and try again");
   return line;
 }
 
@@ -116,9 +121,12 @@ Result<Login> find_login(Context& context) {
   const auto& names = context.names();
   const auto cluster = (*client)->get(kube::resources::slurm_clusters, names.ns, names.cluster);
   if (!cluster) return std::unexpected(cluster.error());
-  Login login{io::string_at(*cluster, {"status", "loginAddress"}), names.user, context.places().ssh_key(), context.places().known_hosts()};
+  Login login{io::string_at(*cluster, {"status", "loginAddress"}), names.user, context.places().ssh_key(),
+              context.places().known_hosts()};
   if (login.address.empty())
-    return fail(ErrorKind::unavailable, fmt::format("SlurmCluster {}/{} has no login address yet; see: homeostat status", names.ns, names.cluster));
+    return fail(
+        ErrorKind::unavailable,
+        fmt::format("SlurmCluster {}/{} has no login address yet; see: homeostat status", names.ns, names.cluster));
   auto key = ensure_ssh_key(context.places());
   if (!key) return std::unexpected(key.error());
   const auto hosts = host_public_keys(context);
@@ -131,9 +139,11 @@ Result<Login> find_login(Context& context) {
 
 std::vector<std::string> ssh_arguments(const Login& login, bool terminal) {
   std::vector<std::string> argv = {"ssh"};
-  for (const auto& option : {std::string("IdentitiesOnly=yes"), "UserKnownHostsFile=" + login.known_hosts, std::string("GlobalKnownHostsFile=/dev/null"),
-                             std::string("StrictHostKeyChecking=yes"), std::string("UpdateHostKeys=no"), std::string("ConnectTimeout=10"),
-                             std::string("ServerAliveInterval=5"), std::string("ServerAliveCountMax=3"), std::string("LogLevel=ERROR")}) {
+  for (const auto& option :
+       {std::string("IdentitiesOnly=yes"), "UserKnownHostsFile=" + login.known_hosts,
+        std::string("GlobalKnownHostsFile=/dev/null"), std::string("StrictHostKeyChecking=yes"),
+        std::string("UpdateHostKeys=no"), std::string("ConnectTimeout=10"), std::string("ServerAliveInterval=5"),
+        std::string("ServerAliveCountMax=3"), std::string("LogLevel=ERROR")}) {
     argv.push_back("-o");
     argv.push_back(option);
   }
@@ -142,14 +152,20 @@ std::vector<std::string> ssh_arguments(const Login& login, bool terminal) {
   return argv;
 }
 
-Result<std::string> remote(const Login& login, const std::string& command, Duration timeout, std::stop_token stop, std::string_view input) {
+Result<std::string> remote(const Login& login, const std::string& command, Duration timeout, std::stop_token stop,
+                           std::string_view input) {
   auto argv = ssh_arguments(login, false);
   argv.push_back(command);
   const auto done = io::run(argv, {.input = std::string(input), .timeout = timeout}, stop);
-  if (!done) return std::unexpected(Error{done.error().kind, fmt::format("on the login node, \"{}\": {}", command.substr(0, 80), done.error().message), {}});
+  if (!done)
+    return std::unexpected(
+        Error{done.error().kind,
+              fmt::format("on the login node, \"{}\": {}", command.substr(0, 80), done.error().message),
+              {}});
   if (!done->status.ok())
     return fail(done->status.code == 255 ? ErrorKind::unreachable : ErrorKind::internal,
-                fmt::format("on the login node, \"{}\" ended with {}: {}", command.substr(0, 80), io::to_string(done->status), done->err.substr(0, 500)));
+                fmt::format("on the login node, \"{}\" ended with {}: {}", command.substr(0, 80),
+                            io::to_string(done->status), done->err.substr(0, 500)));
   return done->out;
 }
 

@@ -1,5 +1,5 @@
-// The login node over ssh, as a researcher would use it: OpenSSH's own client, our key, and the host key pinned from the cluster's
-// Secret, so that the first connection is already verified. Blocking; every call is bounded.
+// The login node over ssh, as a researcher would use it: OpenSSH's own client, our key, and the host key pinned from
+// the cluster's Secret, so that the first connection is already verified. Blocking; every call is bounded.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,11 @@ Result<Login> find_login(Context& context);
 std::vector<std::string> ssh_arguments(const Login& login, bool terminal);
 
 // Runs a command of the login node's shell and gives its output; a failing command is an error with what it said.
-Result<std::string> remote(const Login& login, const std::string& command, Duration timeout, std::stop_token stop, std::string_view input = {});
+Result<std::string> remote(const Login& login, const std::string& command, Duration timeout, std::stop_token stop,
+                           std::string_view input = {});
 
-// A command whose output grows while it runs (tail -F, a loop of squeue), gathered in a local file. Ends with this object.
+// A command whose output grows while it runs (tail -F, a loop of squeue), gathered in a local file. Ends with this
+// object.
 class RemoteStream {
  public:
   static Result<std::unique_ptr<RemoteStream>> start(const Login& login, const std::string& command);
@@ -37,7 +39,8 @@ class RemoteStream {
   RemoteStream(const RemoteStream&) = delete;
   RemoteStream& operator=(const RemoteStream&) = delete;
 
-  // All that has come so far, up to 16 MiB. When the connection broke the command is started again, so lines may come twice.
+  // All that has come so far, up to 16 MiB. When the connection broke the command is started again, so lines may come
+  // twice.
   std::string text();
 
  private:

@@ -66,7 +66,8 @@ void add_job_after_fault(Rows& rows, const std::vector<TrainEvent>& log, TimePoi
 }
 
 void add_repair(Rows& rows, const Record& record) {
-  rows.add("detected", record.fault.observed_at, fmt::format("{} {} on {}", record.fault.component, record.fault.code, record.fault.device));
+  rows.add("detected", record.fault.observed_at,
+           fmt::format("{} {} on {}", record.fault.component, record.fault.code, record.fault.device));
   rows.add("people notified", step_done(record, "notify"), "no action is needed");
   rows.add("Slurm node DOWN", record.slurm_down_at, record.node);
   rows.add("processes gone", record.processes_gone_at);
@@ -74,10 +75,12 @@ void add_repair(Rows& rows, const Record& record) {
   rows.add("node cordoned", step_done(record, "cordon"), record.node);
   rows.add("drained", entered(record, repair::Phase::replacing));
   rows.add("spare joined", step_done(record, "promote_spare"), record.spare_node);
-  rows.add("machine replaced", entered(record, repair::Phase::verifying), fmt::format("{} -> {}", record.node, record.replacement.machine));
+  rows.add("machine replaced", entered(record, repair::Phase::verifying),
+           fmt::format("{} -> {}", record.node, record.replacement.machine));
   rows.add("job running again", record.running_again_at);
   rows.add("pool whole", record.pool_whole_at, record.replacement.node);
-  if (record.phase == repair::Phase::blocked) rows.add("blocked", entered(record, repair::Phase::blocked), record.message);
+  if (record.phase == repair::Phase::blocked)
+    rows.add("blocked", entered(record, repair::Phase::blocked), record.message);
   if (record.phase == repair::Phase::failed) rows.add("failed", entered(record, repair::Phase::failed), record.message);
 }
 
@@ -96,7 +99,8 @@ std::vector<TimelineRow> timeline(const HealFacts& facts, const Record* record, 
 }
 
 std::string format_row(const TimelineRow& row, std::optional<TimePoint> fault_at) {
-  const std::string when = fault_at ? fmt::format("{:+.1f}s", seconds(row.at - *fault_at)) : format_rfc3339(row.at).substr(11, 8);
+  const std::string when =
+      fault_at ? fmt::format("{:+.1f}s", seconds(row.at - *fault_at)) : format_rfc3339(row.at).substr(11, 8);
   return fmt::format("{:>9}  {:<21} {}", when, row.what, row.detail);
 }
 
@@ -132,7 +136,9 @@ HealFigures figures(const HealFacts& facts, const Record& record, const std::vec
 }
 
 std::string summary(const HealFigures& f) {
-  const auto cell = [](std::optional<double> value) { return value ? fmt::format("{:.1f} s", *value) : std::string("not seen"); };
+  const auto cell = [](std::optional<double> value) {
+    return value ? fmt::format("{:.1f} s", *value) : std::string("not seen");
+  };
   const auto whole = [](std::optional<int> value) { return value ? std::to_string(*value) : std::string("not seen"); };
   std::string out;
   const auto row = [&](std::string_view what, const std::string& value, std::string_view peer) {

@@ -1,5 +1,5 @@
-// The story of one heal: from the repair's record, the training job's log and what the caller did, to the rows that people read
-// and to the figures that the benchmark keeps. Pure.
+// The story of one heal: from the repair's record, the training job's log and what the caller did, to the rows that
+// people read and to the figures that the benchmark keeps. Pure.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,8 @@ struct TimelineRow {
 };
 
 // The rows that have happened, in the order of their times.
-std::vector<TimelineRow> timeline(const HealFacts& facts, const repair::Record* record, const std::vector<TrainEvent>& log);
+std::vector<TimelineRow> timeline(const HealFacts& facts, const repair::Record* record,
+                                  const std::vector<TrainEvent>& log);
 
 // "  +0.4s  Slurm node DOWN      homeostat: rep-…"; before the fault: "  -12.3s".
 std::string format_row(const TimelineRow& row, std::optional<TimePoint> fault_at);

@@ -7,7 +7,9 @@ using namespace homeostat::cli;
 
 namespace {
 
-TimePoint at(int s, int ms = 0) { return *parse_rfc3339("2026-11-30T10:00:00Z") + std::chrono::seconds(s) + Duration(ms); }
+TimePoint at(int s, int ms = 0) {
+  return *parse_rfc3339("2026-11-30T10:00:00Z") + std::chrono::seconds(s) + Duration(ms);
+}
 
 std::string line(int s, int rank, const std::string& message) {
   return format_rfc3339(at(s)) + " rank " + std::to_string(rank) + ": " + message + "\n";
@@ -76,7 +78,8 @@ TEST_CASE("the timeline is in the order of time, each row with its time since th
   std::string names;
   for (const auto& row : rows) names += row.what + "|";
   CHECK(names ==
-        "submit|training from step 0|fault injected|detected|people notified|Slurm node DOWN|SIGTERM|checkpoint saved|spare joined|"
+        "submit|training from step 0|fault injected|detected|people notified|Slurm node DOWN|SIGTERM|checkpoint "
+        "saved|spare joined|"
         "processes gone|node cordoned|job running again|resumed|pool whole|");
   CHECK(format_row(rows[5], facts.fault_at) == "    +0.4s  Slurm node DOWN       gpu-bbbbb");
   CHECK(format_row(rows[0], facts.fault_at).starts_with("   -20.0s  submit"));

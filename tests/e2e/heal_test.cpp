@@ -27,14 +27,18 @@ namespace {
 constexpr Duration heal_limit{240'000};
 constexpr const char* job_name = "homeostat-e2e";
 
-bool has(const std::vector<std::string>& list, const std::string& item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+bool has(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
 
 bool passed(const repair::Record& record, Phase phase) {
-  return std::any_of(record.phases.begin(), record.phases.end(), [&](const auto& entry) { return entry.phase == phase; });
+  return std::any_of(record.phases.begin(), record.phases.end(),
+                     [&](const auto& entry) { return entry.phase == phase; });
 }
 
 void tell(const cli::Heal& heal) {
-  for (const auto& row : cli::timeline(heal.facts, &heal.record, heal.log)) fmt::print("{}\n", cli::format_row(row, heal.facts.fault_at));
+  for (const auto& row : cli::timeline(heal.facts, &heal.record, heal.log))
+    fmt::print("{}\n", cli::format_row(row, heal.facts.fault_at));
   fmt::print("{}", cli::summary(heal.figures));
 }
 
@@ -47,9 +51,11 @@ void check_healed(const cli::Heal& heal, const std::string& spare_before, int ma
   auto& world = World::get();
   const auto& record = heal.record;
   CHECK(record.phase == Phase::done);
-  for (const auto phase : {Phase::observed, Phase::notified, Phase::stopping, Phase::requeued, Phase::draining, Phase::replacing, Phase::verifying, Phase::done})
+  for (const auto phase : {Phase::observed, Phase::notified, Phase::stopping, Phase::requeued, Phase::draining,
+                           Phase::replacing, Phase::verifying, Phase::done})
     CHECK_MESSAGE(passed(record, phase), "no time is noted for " << repair::to_string(phase));
-  CHECK(std::is_sorted(record.phases.begin(), record.phases.end(), [](const auto& a, const auto& b) { return a.entered_at < b.entered_at; }));
+  CHECK(std::is_sorted(record.phases.begin(), record.phases.end(),
+                       [](const auto& a, const auto& b) { return a.entered_at < b.entered_at; }));
 
   // SIGTERM reached both ranks; what was saved is what training went on from.
   CHECK(heal.figures.ranks_told == 2);
@@ -69,7 +75,8 @@ void check_healed(const cli::Heal& heal, const std::string& spare_before, int ma
   CHECK(nodes.contains(spare_before));
 
   // One machine for one: the sick one is gone, a new one is the spare, and the provider made exactly one.
-  world.wait("the new machine is the pool's spare", Duration(60'000), [&] { return !world.node_name_of_spare().empty(); });
+  world.wait("the new machine is the pool's spare", Duration(60'000),
+             [&] { return !world.node_name_of_spare().empty(); });
   const auto machines = world.machines();
   CHECK(machines.size() == 3);
   CHECK_FALSE(has(machines, heal.facts.sick_node));
@@ -84,7 +91,10 @@ class LooseController {
   LooseController() {
     scale(0);
     World::get().wait("the controller's pod is gone", Duration(40'000), [] {
-      return World::get().kubectl({"-n", "homeostat-system", "get", "pods", "-l", "app.kubernetes.io/name=homeostat-controller", "-o", "name"}).out.empty();
+      return World::get()
+          .kubectl({"-n", "homeostat-system", "get", "pods", "-l", "app.kubernetes.io/name=homeostat-controller", "-o",
+                    "name"})
+          .out.empty();
     });
     start();
   }
@@ -103,15 +113,18 @@ class LooseController {
 
  private:
   static void scale(int replicas) {
-    World::get().kubectl({"-n", "homeostat-system", "scale", "deployment/homeostat-controller", fmt::format("--replicas={}", replicas)});
+    World::get().kubectl(
+        {"-n", "homeostat-system", "scale", "deployment/homeostat-controller", fmt::format("--replicas={}", replicas)});
   }
   void start() {
     auto& world = World::get();
     io::SpawnOptions options;
     options.stdout_path = options.stderr_path = world.places().state + "/e2e-controller.log";
-    process_.emplace(must(io::Process::spawn({"nsenter", "--net=/run/netns/" + world.instance() + "-control-plane", world.places().programs + "/homeostat-controller", "run",
-                                              "--kubeconfig=" + world.places().kubeconfig(), "--identity=e2e", "--metrics-addr=127.0.0.1:18080"},
-                                             options)));
+    process_.emplace(must(io::Process::spawn(
+        {"nsenter", "--net=/run/netns/" + world.instance() + "-control-plane",
+         world.places().programs + "/homeostat-controller", "run", "--kubeconfig=" + world.places().kubeconfig(),
+         "--identity=e2e", "--metrics-addr=127.0.0.1:18080"},
+        options)));
   }
   std::optional<io::Process> process_;
   int kills_ = 0;
@@ -140,7 +153,9 @@ class PhaseWatch {
       for (const auto& item : list->items) note(item);
       kube::WatchOptions options;
       options.resource_version = list->resource_version;
-      (void)client->watch(kube::resources::repairs, "", options, [&](kube::WatchEvent&& event) { return note(event.object), !stop.stop_requested(); }, stop);
+      (void)client->watch(
+          kube::resources::repairs, "", options,
+          [&](kube::WatchEvent&& event) { return note(event.object), !stop.stop_requested(); }, stop);
     }
   }
   void note(const kube::Object& object) {
@@ -200,7 +215,8 @@ spec:
   nodeName: {}
   terminationGracePeriodSeconds: 0
   containers: [{{name: c, image: localhost/pause:1, imagePullPolicy: IfNotPresent}}]
-)", sick);
+)",
+                               sick);
   REQUIRE(world.kubectl({"apply", "-f", "-"}, pod).code == 0);
   world.wait("the pod runs", Duration(30'000), [&] {
     return world.kubectl({"get", "pod", "keeper", "-o", "jsonpath={.status.phase}"}).out == "Running";
@@ -237,14 +253,16 @@ TEST_CASE("killing the controller with -9 in each phase changes nothing in the o
   const auto spare = world.node_name_of_spare();
   const int made = world.machines_made();
   std::set<std::string> killed_in;
-  const auto heal = must(cli::heal_once(world.context(), world.login(), job, heal_limit, [&](const cli::HealFacts& facts, const auto*, const auto&) {
-    while (const auto phase = phases.next(facts.sick_node)) {
-      if (*phase == "Done" || !killed_in.insert(*phase).second) continue;
-      controller.kill_and_restart();
-    }
-  }));
+  const auto heal = must(cli::heal_once(world.context(), world.login(), job, heal_limit,
+                                        [&](const cli::HealFacts& facts, const auto*, const auto&) {
+                                          while (const auto phase = phases.next(facts.sick_node)) {
+                                            if (*phase == "Done" || !killed_in.insert(*phase).second) continue;
+                                            controller.kill_and_restart();
+                                          }
+                                        }));
   tell(heal);
   CHECK(controller.kills() >= 5);
-  for (const auto* phase : {"Stopping", "Requeued", "Draining", "Replacing", "Verifying"}) CHECK_MESSAGE(killed_in.contains(phase), "not killed in " << phase);
+  for (const auto* phase : {"Stopping", "Requeued", "Draining", "Replacing", "Verifying"})
+    CHECK_MESSAGE(killed_in.contains(phase), "not killed in " << phase);
   check_healed(heal, spare, made);
 }

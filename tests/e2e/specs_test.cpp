@@ -27,24 +27,37 @@ struct BadSpec {
 
 // Each is refused by the API server itself, with a sentence that says what to write instead.
 constexpr BadSpec bad_specs[] = {
-    {"{kind: NodePool, metadata: {name: bad}, spec: {size: -1, provider: {type: local, local: {credentialsSecretRef: {namespace: a, name: b}}}}}",
+    {"{kind: NodePool, metadata: {name: bad}, spec: {size: -1, provider: {type: local, local: {credentialsSecretRef: "
+     "{namespace: a, name: b}}}}}",
      "size is how many machines work: write 0 to 10000"},
-    {"{kind: NodePool, metadata: {name: bad}, spec: {size: 1, spares: 2000, provider: {type: local, local: {credentialsSecretRef: {namespace: a, name: b}}}}}",
+    {"{kind: NodePool, metadata: {name: bad}, spec: {size: 1, spares: 2000, provider: {type: local, local: "
+     "{credentialsSecretRef: {namespace: a, name: b}}}}}",
      "spares is how many machines wait"},
-    {"{kind: NodePool, metadata: {name: bad}, spec: {size: 1, provider: {type: local}}}", "so write provider.local with credentialsSecretRef"},
-    {"{kind: NodePool, metadata: {name: bad}, spec: {size: 1, provider: {type: ec2}}}", "provider.type must be local, cluster-api or webhook"},
-    {"{kind: NodePool, metadata: {name: 9bad}, spec: {size: 1, provider: {type: webhook}}}", "the name of a NodePool begins its machines' names"},
-    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {grace_s: 7200}}", "grace_s must lie between 0 and 3600 seconds; write e.g. grace_s: 120"},
-    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {budget: {maxPercent: 0}}}", "maxPercent must lie between 1 and 100"},
-    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {optOutLabel: a=b}}", "optOutLabel must be the key of a label without a value"},
-    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {rules: [{class: replace-node}]}}", "a rule must say which faults it is for"},
-    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {notify: [{webhook: {url: ftp://x}}]}}", "url must begin with https://"},
+    {"{kind: NodePool, metadata: {name: bad}, spec: {size: 1, provider: {type: local}}}",
+     "so write provider.local with credentialsSecretRef"},
+    {"{kind: NodePool, metadata: {name: bad}, spec: {size: 1, provider: {type: ec2}}}",
+     "provider.type must be local, cluster-api or webhook"},
+    {"{kind: NodePool, metadata: {name: 9bad}, spec: {size: 1, provider: {type: webhook}}}",
+     "the name of a NodePool begins its machines' names"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {grace_s: 7200}}",
+     "grace_s must lie between 0 and 3600 seconds; write e.g. grace_s: 120"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {budget: {maxPercent: 0}}}",
+     "maxPercent must lie between 1 and 100"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {optOutLabel: a=b}}",
+     "optOutLabel must be the key of a label without a value"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {rules: [{class: replace-node}]}}",
+     "a rule must say which faults it is for"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {notify: [{webhook: {url: ftp://x}}]}}",
+     "url must begin with https://"},
     {"{kind: NodeHealth, metadata: {name: bad}, spec: {x: 1}}", "a NodeHealth has no spec"},
-    {"{kind: SlurmCluster, metadata: {name: bad, namespace: slurm}, spec: {image: x, killWait_s: 1, workers: [{name: gpu, pool: gpu}], partitions: [{name: p, workers: [gpu]}]}}",
+    {"{kind: SlurmCluster, metadata: {name: bad, namespace: slurm}, spec: {image: x, killWait_s: 1, workers: [{name: "
+     "gpu, pool: gpu}], partitions: [{name: p, workers: [gpu]}]}}",
      "killWait_s is the grace"},
-    {"{kind: SlurmCluster, metadata: {name: bad, namespace: slurm}, spec: {image: x, workers: [{name: gpu, pool: gpu}], partitions: [{name: p, workers: [cpu]}]}}",
+    {"{kind: SlurmCluster, metadata: {name: bad, namespace: slurm}, spec: {image: x, workers: [{name: gpu, pool: "
+     "gpu}], partitions: [{name: p, workers: [cpu]}]}}",
      "a partition names workers that are not in spec.workers"},
-    {"{kind: SlurmCluster, metadata: {name: bad, namespace: slurm}, spec: {image: x, workers: [{name: gpu, pool: gpu}], partitions: [{name: p, workers: [gpu]}], config: ['ReturnToService=2']}}",
+    {"{kind: SlurmCluster, metadata: {name: bad, namespace: slurm}, spec: {image: x, workers: [{name: gpu, pool: "
+     "gpu}], partitions: [{name: p, workers: [gpu]}], config: ['ReturnToService=2']}}",
      "ReturnToService=2 would undo a DOWN"},
 };
 
@@ -54,14 +67,17 @@ TEST_CASE("bad specs are refused by the API server with a sentence that says wha
   auto& world = World::get();
   for (const auto& bad : bad_specs) {
     CAPTURE(bad.yaml);
-    auto objects = must(cli::parse_manifests("{apiVersion: homeostat.dev/v1alpha1, " + std::string(bad.yaml).substr(1), "case"));
+    auto objects =
+        must(cli::parse_manifests("{apiVersion: homeostat.dev/v1alpha1, " + std::string(bad.yaml).substr(1), "case"));
     REQUIRE(objects.size() == 1);
     const auto resource = must(cli::resource_of(objects[0]));
     const auto ns = kube::namespace_of(objects[0]);
     const auto made = world.client().create(resource, ns, objects[0]);
     CHECK_FALSE(made);
-    if (made) must(world.client().remove(resource, ns, kube::name_of(objects[0]), {}));
-    else CHECK_MESSAGE(made.error().message.find(bad.sentence) != std::string::npos, made.error().message);
+    if (made)
+      must(world.client().remove(resource, ns, kube::name_of(objects[0]), {}));
+    else
+      CHECK_MESSAGE(made.error().message.find(bad.sentence) != std::string::npos, made.error().message);
   }
 }
 
@@ -80,6 +96,8 @@ TEST_CASE("a researcher logs in with a key and finds an ordinary Slurm") {
 TEST_CASE("the Kubernetes client keeps its promises to the real API server") {
   auto& world = World::get();
   const auto program = std::filesystem::path(world.places().programs).parent_path() / "tests" / "kube_conformance_test";
-  const auto done = must(io::run({"env", "HOMEOSTAT_CONFORMANCE_KUBECONFIG=" + world.places().kubeconfig(), program.string()}, {.timeout = Duration(180'000)}));
+  const auto done =
+      must(io::run({"env", "HOMEOSTAT_CONFORMANCE_KUBECONFIG=" + world.places().kubeconfig(), program.string()},
+                   {.timeout = Duration(180'000)}));
   CHECK_MESSAGE(done.status.ok(), done.out << done.err);
 }

@@ -37,7 +37,8 @@ pid_t supervisor_pid(const std::string& state) {
   return -1;
 }
 
-// Everything that a lab in `state` could leave behind. The cgroups of instance "hl" are named lab-ZONE, those of another lab-INSTANCE-ZONE.
+// Everything that a lab in `state` could leave behind. The cgroups of instance "hl" are named lab-ZONE, those of
+// another lab-INSTANCE-ZONE.
 std::vector<std::string> leftovers(const std::string& state, const std::string& instance) {
   const std::string cgroup = instance == "hl" ? "lab-" : "lab-" + instance + "-";
   std::vector<std::string> left;
@@ -45,12 +46,15 @@ std::vector<std::string> leftovers(const std::string& state, const std::string& 
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const auto name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos || std::stol(name) == ::getpid()) continue;
-    if (read(entry.path() / "cmdline").find(state + "/") != std::string::npos) left.push_back("process " + name + " " + read(entry.path() / "comm"));
+    if (read(entry.path() / "cmdline").find(state + "/") != std::string::npos)
+      left.push_back("process " + name + " " + read(entry.path() / "comm"));
   }
   for (const auto& entry : fs::directory_iterator("/run/netns", error))
-    if (entry.path().filename().string().starts_with(instance + "-")) left.push_back("namespace " + entry.path().string());
+    if (entry.path().filename().string().starts_with(instance + "-"))
+      left.push_back("namespace " + entry.path().string());
   for (const auto& entry : fs::directory_iterator("/sys/class/net", error))
-    if (const auto name = entry.path().filename().string(); name == instance + "0" || name.starts_with(instance + "-")) left.push_back("interface " + name);
+    if (const auto name = entry.path().filename().string(); name == instance + "0" || name.starts_with(instance + "-"))
+      left.push_back("interface " + name);
   for (const auto& controller : fs::directory_iterator("/sys/fs/cgroup", error))
     if (controller.is_directory(error))
       for (const auto& entry : fs::directory_iterator(controller.path(), error))
@@ -71,7 +75,8 @@ TEST_CASE("the lab's supervisor is killed with -9 and the next one adopts what r
   const auto pid = supervisor_pid(world.places().state);
   REQUIRE(pid > 0);
   REQUIRE(::kill(pid, SIGKILL) == 0);
-  world.wait("the supervisor is dead", Duration(5'000), [&] { return ::kill(pid, 0) != 0 || supervisor_pid(world.places().state) != pid; });
+  world.wait("the supervisor is dead", Duration(5'000),
+             [&] { return ::kill(pid, 0) != 0 || supervisor_pid(world.places().state) != pid; });
   const auto up = world.lab({"up"});
   CHECK_MESSAGE(up.code == 0, up.out << up.err);
   CHECK(supervisor_pid(world.places().state) != pid);

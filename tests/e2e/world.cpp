@@ -76,7 +76,9 @@ const cli::Login& World::login() {
   return *login_;
 }
 
-std::string World::ssh(const std::string& command, Duration limit) { return must(cli::remote(login(), command, limit, {})); }
+std::string World::ssh(const std::string& command, Duration limit) {
+  return must(cli::remote(login(), command, limit, {}));
+}
 
 World::Answer World::homeostat(const std::vector<std::string>& arguments, Duration limit) {
   std::vector<std::string> argv = {places().programs + "/homeostat"};
@@ -91,7 +93,8 @@ World::Answer World::lab(const std::vector<std::string>& arguments, Duration lim
 }
 
 World::Answer World::kubectl(const std::vector<std::string>& arguments, const std::string& input) {
-  std::vector<std::string> argv = {places().kubectl(), "--kubeconfig", places().kubeconfig(), "--cache-dir", places().state + "/kubectl-cache"};
+  std::vector<std::string> argv = {places().kubectl(), "--kubeconfig", places().kubeconfig(), "--cache-dir",
+                                   places().state + "/kubectl-cache"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return run(argv, Duration(60'000), input);
 }
@@ -125,7 +128,8 @@ int World::machines_made() {
 }
 
 std::string World::node_name_of_spare() {
-  const auto nodes = must(client().list(kube::resources::nodes, "", {.label_selector = "homeostat.dev/pool=" + context_.names().pool}));
+  const auto nodes = must(
+      client().list(kube::resources::nodes, "", {.label_selector = "homeostat.dev/pool=" + context_.names().pool}));
   for (const auto& node : nodes.items)
     for (const auto& taint : io::array_at(node, {"spec", "taints"}))
       if (io::string_at(taint, {"key"}) == names::spare_taint) return kube::name_of(node);
@@ -153,17 +157,20 @@ void World::save_logs(const std::string& name) {
   std::ofstream(folder / "kubernetes.txt") << cli::troubleshooting(places());
   for (const auto& [file, arguments] : std::vector<std::pair<std::string, std::vector<std::string>>>{
            {"controller.log", {"-n", "homeostat-system", "logs", "deploy/homeostat-controller", "--tail=2000"}},
-           {"controller-before.log", {"-n", "homeostat-system", "logs", "deploy/homeostat-controller", "--previous", "--tail=2000"}},
+           {"controller-before.log",
+            {"-n", "homeostat-system", "logs", "deploy/homeostat-controller", "--previous", "--tail=2000"}},
            {"objects.yaml", {"get", "nodepools,slurmclusters,nodehealths,healthpolicies,repairs", "-A", "-o", "yaml"}},
            {"nodes.yaml", {"get", "nodes", "-o", "yaml"}},
            {"events.txt", {"get", "events", "-A", "--sort-by=.lastTimestamp"}},
            {"slurmctld.log", {"-n", "slurm", "logs", "demo-controller-0", "--tail=2000", "--all-containers"}},
-           {"workers.log", {"-n", "slurm", "logs", "-l", "homeostat.dev/component=worker", "--tail=500", "--prefix"}}}) {
+           {"workers.log",
+            {"-n", "slurm", "logs", "-l", "homeostat.dev/component=worker", "--tail=500", "--prefix"}}}) {
     const auto answer = kubectl(arguments);
     std::ofstream(folder / file) << answer.out << answer.err;
   }
   fs::copy_file(places().state + "/serve.log", folder / "lab-serve.log", fs::copy_options::overwrite_existing, error);
-  fs::copy_file(places().state + "/control-plane/log/kube-apiserver.log", folder / "kube-apiserver.log", fs::copy_options::overwrite_existing, error);
+  fs::copy_file(places().state + "/control-plane/log/kube-apiserver.log", folder / "kube-apiserver.log",
+                fs::copy_options::overwrite_existing, error);
   fmt::print("[e2e] logs are in {}\n", folder.string());
 }
 

@@ -1,5 +1,5 @@
-// The lab that the end-to-end cases share. It is brought up by the first case that asks, and taken down by the last one when this
-// program brought it up. When a case fails, logs and objects are kept in build/e2e-logs.
+// The lab that the end-to-end cases share. It is brought up by the first case that asks, and taken down by the last one
+// when this program brought it up. When a case fails, logs and objects are kept in build/e2e-logs.
 #pragma once
 
 #include <doctest/doctest.h>
