@@ -1,5 +1,5 @@
-// SlurmCluster: the whole of one Slurm as its platform team describes it (api/crds/slurmclusters.yaml). Decoding never fails: what is
-// missing has the schema's default.
+// SlurmCluster: the whole of one Slurm as its platform team describes it (api/crds/slurmclusters.yaml). Decoding never
+// fails: what is missing has the schema's default.
 #pragma once
 
 #include <boost/json/object.hpp>

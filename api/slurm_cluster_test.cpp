@@ -8,7 +8,8 @@ using namespace homeostat;
 using namespace homeostat::api;
 
 TEST_CASE("a full spec is read field by field") {
-  const auto object = io::parse_json_object(R"({"metadata":{"name":"demo","namespace":"slurm","uid":"u","generation":3},"spec":{
+  const auto object =
+      io::parse_json_object(R"({"metadata":{"name":"demo","namespace":"slurm","uid":"u","generation":3},"spec":{
       "image":"i:1","killWait_s":90,"controller":{"storage":{"size":"2Gi","storageClassName":"fast"}},
       "login":{"replicas":2,"serviceType":"NodePort","authorizedKeys":["ssh-ed25519 A"]},
       "workers":[{"name":"gpu","pool":"h100","gpusPerNode":8,"devices":"hostPath","features":["ib"]}],

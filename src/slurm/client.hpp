@@ -1,6 +1,6 @@
-// Slurm as the rest of the house sees it: typed calls over slurmrestd. Every call is bounded in time, an error inside an HTTP 200
-// is an error here, fields that are unknown are skipped and fields that are missing read as "not set".
-// One Client per thread (it owns one keep-alive connection).
+// Slurm as the rest of the house sees it: typed calls over slurmrestd. Every call is bounded in time, an error inside
+// an HTTP 200 is an error here, fields that are unknown are skipped and fields that are missing read as "not set". One
+// Client per thread (it owns one keep-alive connection).
 #pragma once
 
 #include <memory>
@@ -51,8 +51,8 @@ struct Job {
   StateSet states = {};
   std::string state_reason = {};
   int restart_count = 0;
-  bool requeue = false;  // Slurm may put it back into the queue
-  bool batch = false;    // false: srun or salloc, which Slurm never requeues
+  bool requeue = false;                 // Slurm may put it back into the queue
+  bool batch = false;                   // false: srun or salloc, which Slurm never requeues
   std::vector<std::string> nodes = {};  // where it runs; while completing, where it still has processes
   std::vector<std::string> required_nodes = {};
   std::optional<TimePoint> begin_time = {};
@@ -83,7 +83,8 @@ class Client {
   virtual Result<Ping> ping() = 0;
   virtual Result<std::vector<Node>> nodes() = 0;
   virtual Result<std::optional<Node>> node(std::string_view name) = 0;  // nullopt: Slurm surely has no such node
-  // Idempotent. not_found: no such node. A resume that Slurm refuses because the node needs none is success, after a look.
+  // Idempotent. not_found: no such node. A resume that Slurm refuses because the node needs none is success, after a
+  // look.
   virtual Result<void> set_node_state(std::string_view name, NodeOrder order, std::string_view reason) = 0;
   // Only dynamic nodes without jobs can go; a node that is already gone is success.
   virtual Result<void> delete_node(std::string_view name) = 0;
@@ -97,15 +98,15 @@ class Client {
 };
 
 struct RestOptions {
-  std::string base_url = {};       // "https://demo-rest.default.svc:6820"
-  std::string user = "slurm";      // whom the token speaks for
-  std::string jwt_key = {};        // the bytes of jwt.key
+  std::string base_url = {};   // "https://demo-rest.default.svc:6820"
+  std::string user = "slurm";  // whom the token speaks for
+  std::string jwt_key = {};    // the bytes of jwt.key
   Duration call_timeout{5'000};
   std::chrono::seconds token_lifetime{300};  // minted anew when less than half is left
 };
 
 // `clock` outlives the client. Calls end early with `cancelled` when stop is requested.
-std::unique_ptr<Client> make_rest_client(RestOptions options, std::unique_ptr<io::HttpTransport> transport, const io::Clock& clock,
-                                         std::stop_token stop = {});
+std::unique_ptr<Client> make_rest_client(RestOptions options, std::unique_ptr<io::HttpTransport> transport,
+                                         const io::Clock& clock, std::stop_token stop = {});
 
 }  // namespace homeostat::slurm

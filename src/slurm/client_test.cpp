@@ -1,10 +1,11 @@
 // The client against answers as slurmrestd 24.11.5 gave them, and against everything that goes wrong on the way.
+#include "slurm/client.hpp"
+
 #include <doctest/doctest.h>
 
 #include <deque>
 
 #include "io/jwt.hpp"
-#include "slurm/client.hpp"
 
 using namespace homeostat;
 using namespace homeostat::slurm;
@@ -35,8 +36,11 @@ class ScriptedTransport final : public io::HttpTransport {
     if (request.url.ends_with("/ping/")) {
       ++script_.pings;
       const bool known = request.url.find("/" + script_.version + "/") != std::string::npos;
-      return known ? io::HttpResponse{200, {}, R"({"pings":[{"hostname":"c","pinged":"UP"}],"meta":{"slurm":{"release":"24.11.5"}},"errors":[]})"}
-                   : io::HttpResponse{404, {}, "Unable find requested URL. Please view /openapi/v3 for API reference."};
+      return known
+                 ? io::HttpResponse{200,
+                                    {},
+                                    R"({"pings":[{"hostname":"c","pinged":"UP"}],"meta":{"slurm":{"release":"24.11.5"}},"errors":[]})"}
+                 : io::HttpResponse{404, {}, "Unable find requested URL. Please view /openapi/v3 for API reference."};
     }
     script_.requests.push_back(request);
     if (script_.answers.empty()) return fail(ErrorKind::internal, "the test has no answer left");
@@ -44,7 +48,8 @@ class ScriptedTransport final : public io::HttpTransport {
     script_.answers.pop_front();
     return next;
   }
-  Result<io::HttpResponse> stream(const io::HttpRequest&, Duration, const std::function<bool(std::string_view)>&, std::stop_token) override {
+  Result<io::HttpResponse> stream(const io::HttpRequest&, Duration, const std::function<bool(std::string_view)>&,
+                                  std::stop_token) override {
     return fail(ErrorKind::internal, "not streamed");
   }
 
@@ -65,7 +70,8 @@ std::string header(const io::HttpRequest& request, std::string_view name) {
   return {};
 }
 
-constexpr const char* node_n2 = R"({"nodes":[{"name":"n2","state":["DOWN","DRAIN","DYNAMIC_NORM"],"reason":"homeostat: rep-1",
+constexpr const char* node_n2 =
+    R"({"nodes":[{"name":"n2","state":["DOWN","DRAIN","DYNAMIC_NORM"],"reason":"homeostat: rep-1",
   "reason_changed_at":{"set":true,"infinite":false,"number":1796021161},"boot_time":{"set":true,"infinite":false,"number":1796021137},
   "gres":"gpu:2","gres_used":"gpu:1","address":"10.9.0.12","features":["gpu"],"partitions":["main"],"cpus":2,"a_field_of_the_future":{"x":[1]}}],
   "errors":[],"warnings":[{"description":"deprecated"}]})";
@@ -78,7 +84,8 @@ constexpr const char* job_1 = R"json({"jobs":[{"job_id":1,"name":"job.sh","user_
   "end_time":{"set":true,"infinite":true,"number":0},"admin_comment":"x"}],"errors":[],"warnings":[]})json";
 
 std::string error_body(long number, const char* text) {
-  return R"({"errors":[{"description":"Failure","error_number":)" + std::to_string(number) + R"(,"error":")" + text + R"("}],"warnings":[]})";
+  return R"({"errors":[{"description":"Failure","error_number":)" + std::to_string(number) + R"(,"error":")" + text +
+         R"("}],"warnings":[]})";
 }
 
 }  // namespace
@@ -131,7 +138,8 @@ TEST_CASE("a node is read, unknown fields are skipped, warnings are no errors") 
 
 TEST_CASE("fields that are missing or of another type read as not set") {
   World w;
-  w.script.answer(200, R"({"nodes":[{"name":"n1"},{"name":7,"state":"IDLE","boot_time":5,"reason":null},"nonsense"],"errors":[]})");
+  w.script.answer(
+      200, R"({"nodes":[{"name":"n1"},{"name":7,"state":"IDLE","boot_time":5,"reason":null},"nonsense"],"errors":[]})");
   const auto nodes = w.client->nodes();
   REQUIRE(nodes.has_value());
   REQUIRE(nodes->size() == 2);
@@ -247,7 +255,8 @@ TEST_CASE("tokens are short-lived, kept while fresh and minted anew in time") {
   REQUIRE(w.client->jobs().has_value());
   REQUIRE(w.client->jobs().has_value());
   const auto first = header(w.script.requests[0], "X-SLURM-USER-TOKEN");
-  CHECK(first == io::mint_jwt("secret-key-bytes", {"slurm", w.clock.time - std::chrono::seconds{30}, w.clock.time + std::chrono::seconds{300}}));
+  CHECK(first == io::mint_jwt("secret-key-bytes", {"slurm", w.clock.time - std::chrono::seconds{30},
+                                                   w.clock.time + std::chrono::seconds{300}}));
   CHECK(header(w.script.requests[1], "X-SLURM-USER-TOKEN") == first);
   w.clock.time += std::chrono::seconds{151};
   REQUIRE(w.client->jobs().has_value());
@@ -265,7 +274,7 @@ TEST_CASE("bad answers and a broken way end in a sentence, and the key is in non
   w.script.answer(401, "Authentication failure");
   w.script.answers.push_back(fail(ErrorKind::unreachable, "connection refused."));
   w.script.answers.push_back(fail(ErrorKind::timeout, "no answer within 5 s."));
-  const ErrorKind kinds[] = {ErrorKind::internal, ErrorKind::unavailable, ErrorKind::internal,
+  const ErrorKind kinds[] = {ErrorKind::internal,     ErrorKind::unavailable, ErrorKind::internal,
                              ErrorKind::unauthorized, ErrorKind::unreachable, ErrorKind::timeout};
   for (const auto kind : kinds) {
     const auto jobs = w.client->jobs();

@@ -1,7 +1,7 @@
-// One suite of what every Client does, run against Slurm in memory always, and against a real slurmrestd when these are set:
-// HOMEOSTAT_SLURMREST_URL, HOMEOSTAT_SLURMREST_KEY (file with jwt.key), HOMEOSTAT_SLURMREST_NODE (an idle node that may be drained
-// and set DOWN), and for https HOMEOSTAT_SLURMREST_CA (PEM file) and, where the address is no name of
-// the certificate, HOMEOSTAT_SLURMREST_SERVER_NAME. So the fake cannot drift from the real one unseen.
+// One suite of what every Client does, run against Slurm in memory always, and against a real slurmrestd when these are
+// set: HOMEOSTAT_SLURMREST_URL, HOMEOSTAT_SLURMREST_KEY (file with jwt.key), HOMEOSTAT_SLURMREST_NODE (an idle node
+// that may be drained and set DOWN), and for https HOMEOSTAT_SLURMREST_CA (PEM file) and, where the address is no name
+// of the certificate, HOMEOSTAT_SLURMREST_SERVER_NAME. So the fake cannot drift from the real one unseen.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -55,7 +55,8 @@ void check_reads(const Subject& subject) {
 void check_what_is_absent(const Subject& subject) {
   CHECK(*subject.client->node("no-such-node") == std::nullopt);
   CHECK(*subject.client->job(999'999) == std::nullopt);
-  CHECK(subject.client->set_node_state("no-such-node", NodeOrder::drain, "homeostat: test").error().kind == ErrorKind::not_found);
+  CHECK(subject.client->set_node_state("no-such-node", NodeOrder::drain, "homeostat: test").error().kind ==
+        ErrorKind::not_found);
   CHECK(subject.client->delete_node("no-such-node").has_value());
   CHECK(subject.client->make_job_eligible_now(999'999).error().kind == ErrorKind::not_found);
   CHECK(subject.client->set_job_admin_comment(999'999, "x").error().kind == ErrorKind::not_found);
@@ -63,9 +64,11 @@ void check_what_is_absent(const Subject& subject) {
 
 // IDLE -> DRAIN -> DOWN+DRAIN, each twice; UNDRAIN keeps DOWN; RESUME twice -> takes jobs.
 void check_orders(const Subject& subject) {
-  for (int i = 0; i < 2; ++i) REQUIRE(subject.client->set_node_state(subject.node, NodeOrder::drain, "homeostat: contract").has_value());
+  for (int i = 0; i < 2; ++i)
+    REQUIRE(subject.client->set_node_state(subject.node, NodeOrder::drain, "homeostat: contract").has_value());
   wait_for(subject, [&] { return node_is_drain(states_of(subject)); });
-  for (int i = 0; i < 2; ++i) REQUIRE(subject.client->set_node_state(subject.node, NodeOrder::down, "homeostat: contract").has_value());
+  for (int i = 0; i < 2; ++i)
+    REQUIRE(subject.client->set_node_state(subject.node, NodeOrder::down, "homeostat: contract").has_value());
   wait_for(subject, [&] { return node_is_down(states_of(subject)) && node_is_drain(states_of(subject)); });
   CHECK(reason_is_ours((*subject.client->node(subject.node))->reason));
   REQUIRE(subject.client->set_node_state(subject.node, NodeOrder::undrain, "").has_value());
@@ -106,6 +109,7 @@ TEST_CASE("contract: a real slurmrestd" * doctest::skip(std::getenv("HOMEOSTAT_S
   io::TlsOptions tls;
   if (ca != nullptr) tls.ca_pem = read_file(ca);
   if (const char* name = std::getenv("HOMEOSTAT_SLURMREST_SERVER_NAME")) tls.server_name = name;
-  auto client = make_rest_client({.base_url = std::getenv("HOMEOSTAT_SLURMREST_URL"), .jwt_key = read_file(key)}, io::make_curl_transport(tls), clock);
+  auto client = make_rest_client({.base_url = std::getenv("HOMEOSTAT_SLURMREST_URL"), .jwt_key = read_file(key)},
+                                 io::make_curl_transport(tls), clock);
   check_all({std::move(client), node, [&](Duration d) { clock.sleep(d, {}); }});
 }

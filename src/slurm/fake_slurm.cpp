@@ -181,7 +181,8 @@ void FakeSlurm::finish_dying() {
 
 void FakeSlurm::end_finished() {
   for (auto& [id, job] : jobs_) {
-    if (job.pending || !job.end_state.empty() || !job.spec.runs_for || job.started_at + *job.spec.runs_for > now_) continue;
+    if (job.pending || !job.end_state.empty() || !job.spec.runs_for || job.started_at + *job.spec.runs_for > now_)
+      continue;
     for (const auto& host : job.job.nodes)
       if (const auto at = nodes_.find(host); at != nodes_.end()) at->second.running.erase(id);
     job.end_state = "COMPLETED";
@@ -192,7 +193,8 @@ void FakeSlurm::end_finished() {
 
 void FakeSlurm::miss_silent() {
   for (auto& [name, state] : nodes_)
-    if (state.silent_since && !state.down && *state.silent_since + options_.slurmd_timeout <= now_) set_down(state, "Not responding");
+    if (state.silent_since && !state.down && *state.silent_since + options_.slurmd_timeout <= now_)
+      set_down(state, "Not responding");
 }
 
 // Slurm does not wait for the DOWN node: its processes may outlive the job's completion (hence the fence).
@@ -223,7 +225,8 @@ std::vector<std::string> FakeSlurm::place(const JobState& job) const {
   for (const auto& [name, state] : nodes_) {
     int used = 0;
     for (const auto& [id, other] : jobs_)
-      if (std::find(other.job.nodes.begin(), other.job.nodes.end(), name) != other.job.nodes.end()) used += other.spec.gpus_per_node;
+      if (std::find(other.job.nodes.begin(), other.job.nodes.end(), name) != other.job.nodes.end())
+        used += other.spec.gpus_per_node;
     const bool open = state.slurmd && !state.hung && !state.down && !state.drain;
     if (open && used + job.spec.gpus_per_node <= state.gpus) hosts.push_back(name);
     if (hosts.size() == job.spec.nodes) return hosts;
@@ -317,17 +320,26 @@ void FakeSlurm::refresh() {
 
 Result<void> FakeSlurm::set_state(const std::string& name, NodeOrder order, std::string_view reason) {
   const auto at = nodes_.find(name);
-  if (at == nodes_.end()) return fail(ErrorKind::not_found, "Slurm refused: Invalid node name specified (" + name + ").");
+  if (at == nodes_.end())
+    return fail(ErrorKind::not_found, "Slurm refused: Invalid node name specified (" + name + ").");
   auto& state = at->second;
   if (!reason.empty()) {
     state.node.reason = reason;
     state.node.reason_at = now_;
   }
   switch (order) {
-    case NodeOrder::drain: state.drain = true; break;
-    case NodeOrder::undrain: state.drain = false; break;
-    case NodeOrder::down: set_down(state, reason.empty() ? state.node.reason : std::string(reason)); break;
-    case NodeOrder::resume: state.drain = state.down = false; break;
+    case NodeOrder::drain:
+      state.drain = true;
+      break;
+    case NodeOrder::undrain:
+      state.drain = false;
+      break;
+    case NodeOrder::down:
+      set_down(state, reason.empty() ? state.node.reason : std::string(reason));
+      break;
+    case NodeOrder::resume:
+      state.drain = state.down = false;
+      break;
   }
   if (!state.drain && !state.down) state.node.reason.clear();
   settle();
@@ -347,7 +359,8 @@ Result<void> FakeSlurm::remove_node(const std::string& name) {
 
 Result<void> FakeSlurm::make_eligible(long id) {
   const auto at = jobs_.find(id);
-  if (at == jobs_.end()) return fail(ErrorKind::not_found, "Slurm refused: Invalid job id specified (" + std::to_string(id) + ").");
+  if (at == jobs_.end())
+    return fail(ErrorKind::not_found, "Slurm refused: Invalid job id specified (" + std::to_string(id) + ").");
   auto& job = at->second;
   if (job.pending) job.eligible_at = now_;  // settle() sets it anew: too early, while completing, is in vain
   if (!job.pending && !job.end_state.empty())
@@ -360,7 +373,8 @@ class FakeSlurm::FakeClient final : public Client {
   explicit FakeClient(FakeSlurm& slurm) : slurm_(slurm) {}
 
   Result<Ping> ping() override {
-    return read<Ping>({.name = "ping"}, [](bool) { return Ping{.release = "24.11.5", .data_parser = "v0.0.42", .controller_up = true}; });
+    return read<Ping>({.name = "ping"},
+                      [](bool) { return Ping{.release = "24.11.5", .data_parser = "v0.0.42", .controller_up = true}; });
   }
   Result<std::vector<Node>> nodes() override {
     return read<std::vector<Node>>({.name = "nodes"}, [&](bool stale) {
@@ -373,12 +387,13 @@ class FakeSlurm::FakeClient final : public Client {
     });
   }
   Result<std::optional<Node>> node(std::string_view name) override {
-    return read<std::optional<Node>>({.name = "node", .target = std::string(name)}, [&](bool stale) -> std::optional<Node> {
-      const auto at = slurm_.nodes_.find(std::string(name));
-      const auto old = slurm_.old_nodes_.find(std::string(name));
-      if (stale) return old == slurm_.old_nodes_.end() ? std::nullopt : std::optional(old->second);
-      return at == slurm_.nodes_.end() ? std::nullopt : std::optional(at->second.node);
-    });
+    return read<std::optional<Node>>(
+        {.name = "node", .target = std::string(name)}, [&](bool stale) -> std::optional<Node> {
+          const auto at = slurm_.nodes_.find(std::string(name));
+          const auto old = slurm_.old_nodes_.find(std::string(name));
+          if (stale) return old == slurm_.old_nodes_.end() ? std::nullopt : std::optional(old->second);
+          return at == slurm_.nodes_.end() ? std::nullopt : std::optional(at->second.node);
+        });
   }
   Result<std::vector<Job>> jobs() override {
     return read<std::vector<Job>>({.name = "jobs"}, [&](bool stale) {
@@ -391,12 +406,13 @@ class FakeSlurm::FakeClient final : public Client {
     });
   }
   Result<std::optional<Job>> job(long id) override {
-    return read<std::optional<Job>>({.name = "job", .target = std::to_string(id)}, [&](bool stale) -> std::optional<Job> {
-      const auto at = slurm_.jobs_.find(id);
-      const auto old = slurm_.old_jobs_.find(id);
-      if (stale) return old == slurm_.old_jobs_.end() ? std::nullopt : std::optional(old->second);
-      return at == slurm_.jobs_.end() ? std::nullopt : std::optional(at->second.job);
-    });
+    return read<std::optional<Job>>(
+        {.name = "job", .target = std::to_string(id)}, [&](bool stale) -> std::optional<Job> {
+          const auto at = slurm_.jobs_.find(id);
+          const auto old = slurm_.old_jobs_.find(id);
+          if (stale) return old == slurm_.old_jobs_.end() ? std::nullopt : std::optional(old->second);
+          return at == slurm_.jobs_.end() ? std::nullopt : std::optional(at->second.job);
+        });
   }
   Result<Diag> diag() override {
     return read<Diag>({.name = "diag"}, [&](bool) {
@@ -442,10 +458,14 @@ class FakeSlurm::FakeClient final : public Client {
   static Error error_of(Fault fault, const Call& call) {
     const auto what = "Slurm could not be asked to " + call.name + " " + call.target;
     switch (fault) {
-      case Fault::unreachable: return {ErrorKind::unreachable, what + ": connection refused.", std::nullopt};
-      case Fault::timeout: return {ErrorKind::timeout, what + ": no answer in time.", std::nullopt};
-      case Fault::refused: return {ErrorKind::unavailable, "Slurm refused to " + call.name + ": an injected fault.", std::nullopt};
-      default: return {ErrorKind::unknown_outcome, what + ": the connection broke after sending.", std::nullopt};
+      case Fault::unreachable:
+        return {ErrorKind::unreachable, what + ": connection refused.", std::nullopt};
+      case Fault::timeout:
+        return {ErrorKind::timeout, what + ": no answer in time.", std::nullopt};
+      case Fault::refused:
+        return {ErrorKind::unavailable, "Slurm refused to " + call.name + ": an injected fault.", std::nullopt};
+      default:
+        return {ErrorKind::unknown_outcome, what + ": the connection broke after sending.", std::nullopt};
     }
   }
 
@@ -460,7 +480,8 @@ class FakeSlurm::FakeClient final : public Client {
   template <class Write>
   Result<void> write(const Call& call, const Write& act) {
     const auto fault = ask(call);
-    if (fault != Fault::none && fault != Fault::lost_reply && fault != Fault::stale_read) return std::unexpected(error_of(fault, call));
+    if (fault != Fault::none && fault != Fault::lost_reply && fault != Fault::stale_read)
+      return std::unexpected(error_of(fault, call));
     Result<void> done;
     std::function<void(const Call&)> effect;
     {

@@ -1,6 +1,7 @@
-// Slurm in memory, with the behaviour that a repair stands on (tested on 24.11.5): DOWN kills and requeues atomically, processes have
-// KillWait from then on, a requeued job waits cred_expire + 1 s unless made eligible, RESUME on an idle node is refused, DRAIN keeps
-// new jobs away. Time moves only by advance_to(); nothing depends on chance. Safe from any thread.
+// Slurm in memory, with the behaviour that a repair stands on (tested on 24.11.5): DOWN kills and requeues atomically,
+// processes have KillWait from then on, a requeued job waits cred_expire + 1 s unless made eligible, RESUME on an idle
+// node is refused, DRAIN keeps new jobs away. Time moves only by advance_to(); nothing depends on chance. Safe from any
+// thread.
 #pragma once
 
 #include <functional>
@@ -20,7 +21,7 @@ struct FakeJobSpec {
   bool batch = true;
   bool requeue = true;
   int gpus_per_node = 1;
-  Duration exits_after_term{1'000};  // how long its processes live on after SIGTERM; KillWait is the limit
+  Duration exits_after_term{1'000};       // how long its processes live on after SIGTERM; KillWait is the limit
   std::optional<Duration> runs_for = {};  // nullopt: until it is stopped
 };
 
@@ -28,8 +29,8 @@ class FakeSlurm {
  public:
   struct Options {
     Duration kill_wait{120'000};
-    Duration requeue_delay{121'000};  // cred_expire + 1 s
-    Duration sched_interval{1'000};   // a job that could start does so at most this much later
+    Duration requeue_delay{121'000};   // cred_expire + 1 s
+    Duration sched_interval{1'000};    // a job that could start does so at most this much later
     Duration slurmd_timeout{120'000};  // a silent node becomes DOWN "Not responding"
   };
   enum class Fault {
@@ -42,7 +43,8 @@ class FakeSlurm {
     stale_read,    // a read answers from before the last change
   };
   struct Call {
-    std::string name = {};    // ping nodes node set_node_state delete_node jobs job make_job_eligible_now set_job_admin_comment diag
+    std::string name =
+        {};  // ping nodes node set_node_state delete_node jobs job make_job_eligible_now set_job_admin_comment diag
     std::string target = {};  // node or job
     std::string detail = {};  // the order, the reason or the text
   };
@@ -59,9 +61,11 @@ class FakeSlurm {
   FakeSlurm(TimePoint now, Options options) : options_(options), now_(now) {}
 
   // --- the world
-  // A slurmd registers, or registers again (after its pod was renewed): a new boot time; DOWN or DRAIN of its record stay.
+  // A slurmd registers, or registers again (after its pod was renewed): a new boot time; DOWN or DRAIN of its record
+  // stay.
   void register_node(const std::string& name, int gpus);
-  // The node's slurmd is gone with all its processes (the fence, or the machine died); slurmctld notices after slurmd_timeout.
+  // The node's slurmd is gone with all its processes (the fence, or the machine died); slurmctld notices after
+  // slurmd_timeout.
   void lose_slurmd(const std::string& name);
   // The node hangs: processes live on and hear no signal until lose_slurmd().
   void hang_node(const std::string& name);

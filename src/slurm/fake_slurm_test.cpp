@@ -1,4 +1,5 @@
-// The behaviour of Slurm that a repair stands on, as tested on Slurm 24.11.5: the fake must show it, or the simulation proves nothing.
+// The behaviour of Slurm that a repair stands on, as tested on Slurm 24.11.5: the fake must show it, or the simulation
+// proves nothing.
 #include "slurm/fake_slurm.hpp"
 
 #include <doctest/doctest.h>

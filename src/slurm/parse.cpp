@@ -141,14 +141,16 @@ std::optional<Error> find_error(const json::object& answer, int http_status, std
   const auto* first = io::array_at(answer, {"errors"}).front().if_object();
   const auto text = first == nullptr ? std::string("an error without text") : io::string_at(*first, {"error"});
   const auto description = first == nullptr ? std::string() : io::string_at(*first, {"description"});
-  auto kind = http_status == 401 ? ErrorKind::unauthorized : http_status >= 500 ? ErrorKind::unavailable : ErrorKind::invalid;
+  auto kind = http_status == 401   ? ErrorKind::unauthorized
+              : http_status >= 500 ? ErrorKind::unavailable
+                                   : ErrorKind::invalid;
   if (number == errors::invalid_node_name || number == errors::invalid_job_id) kind = ErrorKind::not_found;
   if (number == errors::nodes_busy || number == errors::invalid_node_state || number == errors::job_not_pending ||
       number == errors::job_already_finished || number == errors::transition_state)
     kind = ErrorKind::conflict;
   return Error{kind,
-               "Slurm refused to " + std::string(what) + ": " + text + (description.empty() ? "" : " (" + description + ")") +
-                   ", error " + std::to_string(number) + ".",
+               "Slurm refused to " + std::string(what) + ": " + text +
+                   (description.empty() ? "" : " (" + description + ")") + ", error " + std::to_string(number) + ".",
                std::nullopt};
 }
 

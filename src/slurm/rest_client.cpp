@@ -1,8 +1,8 @@
+#include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <algorithm>
-#include <array>
 
 #include "io/json.hpp"
 #include "io/jwt.hpp"
@@ -28,13 +28,15 @@ json::object set_number(std::int64_t number) { return {{"set", true}, {"infinite
 // Node names come from Kubernetes, but a name is never trusted with a URL.
 bool is_node_name(std::string_view name) {
   return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_';
   });
 }
 
 class RestClient final : public Client {
  public:
-  RestClient(RestOptions options, std::unique_ptr<io::HttpTransport> transport, const io::Clock& clock, std::stop_token stop)
+  RestClient(RestOptions options, std::unique_ptr<io::HttpTransport> transport, const io::Clock& clock,
+             std::stop_token stop)
       : options_(std::move(options)), transport_(std::move(transport)), clock_(clock), stop_(std::move(stop)) {}
 
   Result<Ping> ping() override {
@@ -58,7 +60,8 @@ class RestClient final : public Client {
   }
 
   Result<std::optional<Node>> node(std::string_view name) override {
-    if (!is_node_name(name)) return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be the name of a Slurm node.");
+    if (!is_node_name(name))
+      return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be the name of a Slurm node.");
     auto answer = exchange("GET", "node/" + std::string(name), {}, "show node " + std::string(name));
     if (!answer) return std::unexpected(answer.error());
     const auto& nodes = io::array_at(answer->body, {"nodes"});
@@ -66,12 +69,14 @@ class RestClient final : public Client {
     // An unknown node is told by HTTP 200 without nodes and with error number 0 (24.11), or by number 2018.
     const auto number = first_error_number(answer->body);
     if (number == 0 || number == errors::invalid_node_name) return std::optional<Node>{};
-    if (auto error = find_error(answer->body, answer->status, "show node " + std::string(name))) return std::unexpected(*error);
+    if (auto error = find_error(answer->body, answer->status, "show node " + std::string(name)))
+      return std::unexpected(*error);
     return fail(ErrorKind::internal, "slurmrestd answered neither node " + std::string(name) + " nor an error.");
   }
 
   Result<void> set_node_state(std::string_view name, NodeOrder order, std::string_view reason) override {
-    if (!is_node_name(name)) return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be the name of a Slurm node.");
+    if (!is_node_name(name))
+      return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be the name of a Slurm node.");
     json::object body{{"state", json::array{json::string(to_string(order))}}};
     if (!reason.empty()) body["reason"] = reason.substr(0, max_comment_bytes);
     const auto what = "set node " + std::string(name) + " to " + std::string(to_string(order));
@@ -82,7 +87,8 @@ class RestClient final : public Client {
   }
 
   Result<void> delete_node(std::string_view name) override {
-    if (!is_node_name(name)) return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be the name of a Slurm node.");
+    if (!is_node_name(name))
+      return fail(ErrorKind::invalid, "\"" + std::string(name) + "\" cannot be the name of a Slurm node.");
     auto done = call("DELETE", "node/" + std::string(name), {}, "delete node " + std::string(name));
     if (done || done.error().kind == ErrorKind::not_found) return {};
     return std::unexpected(done.error());
@@ -108,7 +114,8 @@ class RestClient final : public Client {
 
   Result<void> make_job_eligible_now(long id) override {
     // Slurm raises a past begin time to its own now, so clocks that differ do no harm.
-    auto done = call("POST", "job/" + std::to_string(id), {{"begin_time", set_number(1)}}, "make job " + std::to_string(id) + " eligible");
+    auto done = call("POST", "job/" + std::to_string(id), {{"begin_time", set_number(1)}},
+                     "make job " + std::to_string(id) + " eligible");
     if (done) return {};
     if (done.error().kind == ErrorKind::conflict)
       if (auto now = job(id); now && *now && job_is_running((*now)->states)) return {};
@@ -144,28 +151,32 @@ class RestClient final : public Client {
       version_ = version;
       return {};
     }
-    return fail(ErrorKind::unavailable, "slurmrestd at " + options_.base_url + " speaks no data_parser from " + std::string(versions[2]) +
-                                            " to " + std::string(versions.back()) + "; is it Slurm 23.11 or later?");
+    return fail(ErrorKind::unavailable, "slurmrestd at " + options_.base_url + " speaks no data_parser from " +
+                                            std::string(versions[2]) + " to " + std::string(versions.back()) +
+                                            "; is it Slurm 23.11 or later?");
   }
 
   std::unexpected<Error> refused_token() const {
-    return fail(ErrorKind::unauthorized, "slurmrestd at " + options_.base_url + " refused our token for user " + options_.user +
-                                             "; does jwt.key match slurmctld's?");
+    return fail(ErrorKind::unauthorized, "slurmrestd at " + options_.base_url + " refused our token for user " +
+                                             options_.user + "; does jwt.key match slurmctld's?");
   }
 
   // An exchange whose errors array is empty.
-  Result<Answer> call(std::string_view method, const std::string& path, const json::object& body, const std::string& what) {
+  Result<Answer> call(std::string_view method, const std::string& path, const json::object& body,
+                      const std::string& what) {
     auto answer = exchange(method, path, body, what);
     if (!answer) return answer;
     if (auto error = find_error(answer->body, answer->status, what)) return std::unexpected(*error);
     if (answer->status == 404) return fail(ErrorKind::not_found, "slurmrestd has nothing to " + what + " (HTTP 404).");
     if (answer->status < 200 || answer->status > 299)
-      return fail(ErrorKind::unavailable, "slurmrestd could not " + what + " (HTTP " + std::to_string(answer->status) + ").");
+      return fail(ErrorKind::unavailable,
+                  "slurmrestd could not " + what + " (HTTP " + std::to_string(answer->status) + ").");
     return answer;
   }
 
   // Any answer of Slurm's, errors and all.
-  Result<Answer> exchange(std::string_view method, const std::string& path, const json::object& body, const std::string& what) {
+  Result<Answer> exchange(std::string_view method, const std::string& path, const json::object& body,
+                          const std::string& what) {
     if (version_.empty())
       if (auto known = negotiate(); !known) return std::unexpected(known.error());
     auto response = send(method, "/slurm/" + version_ + "/" + path, body, what);
@@ -175,14 +186,17 @@ class RestClient final : public Client {
     if (parsed) return Answer{response->status, *std::move(parsed)};
     if (response->status == 404) version_.clear();  // another slurmrestd than the one that was asked first
     return fail(response->status >= 500 || response->status == 404 ? ErrorKind::unavailable : ErrorKind::internal,
-                "slurmrestd could not " + what + " (HTTP " + std::to_string(response->status) + "): " + parsed.error().message + ".");
+                "slurmrestd could not " + what + " (HTTP " + std::to_string(response->status) +
+                    "): " + parsed.error().message + ".");
   }
 
-  Result<io::HttpResponse> send(std::string_view method, const std::string& path, const json::object& body, const std::string& what) {
+  Result<io::HttpResponse> send(std::string_view method, const std::string& path, const json::object& body,
+                                const std::string& what) {
     io::HttpRequest request;
     request.method = method;
     request.url = options_.base_url + path;
-    request.headers = {{"X-SLURM-USER-NAME", options_.user}, {"X-SLURM-USER-TOKEN", token()}, {"Accept", "application/json"}};
+    request.headers = {
+        {"X-SLURM-USER-NAME", options_.user}, {"X-SLURM-USER-TOKEN", token()}, {"Accept", "application/json"}};
     if (!body.empty()) {
       request.headers.emplace_back("Content-Type", "application/json");
       request.body = io::to_text(body);
@@ -197,7 +211,8 @@ class RestClient final : public Client {
 
   const std::string& token() {
     const auto now = clock_.now();
-    if (token_.empty() || now + options_.token_lifetime / 2 > token_until_ || now + options_.token_lifetime * 2 < token_until_) {
+    if (token_.empty() || now + options_.token_lifetime / 2 > token_until_ ||
+        now + options_.token_lifetime * 2 < token_until_) {
       token_until_ = now + options_.token_lifetime;
       // Issued a little earlier, for a slurmctld whose clock is behind.
       token_ = io::mint_jwt(options_.jwt_key, {options_.user, now - std::chrono::seconds{30}, token_until_});
@@ -218,16 +233,20 @@ class RestClient final : public Client {
 
 std::string_view to_string(NodeOrder order) {
   switch (order) {
-    case NodeOrder::drain: return "DRAIN";
-    case NodeOrder::undrain: return "UNDRAIN";
-    case NodeOrder::down: return "DOWN";
-    case NodeOrder::resume: return "RESUME";
+    case NodeOrder::drain:
+      return "DRAIN";
+    case NodeOrder::undrain:
+      return "UNDRAIN";
+    case NodeOrder::down:
+      return "DOWN";
+    case NodeOrder::resume:
+      return "RESUME";
   }
   return "DRAIN";
 }
 
-std::unique_ptr<Client> make_rest_client(RestOptions options, std::unique_ptr<io::HttpTransport> transport, const io::Clock& clock,
-                                         std::stop_token stop) {
+std::unique_ptr<Client> make_rest_client(RestOptions options, std::unique_ptr<io::HttpTransport> transport,
+                                         const io::Clock& clock, std::stop_token stop) {
   return std::make_unique<RestClient>(std::move(options), std::move(transport), clock, std::move(stop));
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/names.hpp"
 #include "io/json.hpp"
+#include "io/jwt.hpp"
 #include "io/tls.hpp"
 #include "kube/meta.hpp"
 
@@ -19,21 +20,6 @@ using O = boost::json::object;
 constexpr std::chrono::hours certificate_validity{24 * 365};
 constexpr std::chrono::hours renew_before{24 * 30};
 constexpr std::string_view not_after_annotation = "homeostat.dev/not-after";
-
-std::string base64(std::string_view bytes) {
-  static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    const size_t left = bytes.size() - at;
-    const auto byte = [&](size_t i) { return i < left ? static_cast<unsigned>(static_cast<unsigned char>(bytes[at + i])) : 0U; };
-    const unsigned group = byte(0) << 16 | byte(1) << 8 | byte(2);
-    out += digits[group >> 18];
-    out += digits[group >> 12 & 63];
-    out += left > 1 ? digits[group >> 6 & 63] : '=';
-    out += left > 2 ? digits[group & 63] : '=';
-  }
-  return out;
-}
 
 std::string random_bytes(io::Random& random, size_t count) {
   std::string out;
@@ -48,13 +34,18 @@ using Data = std::vector<std::pair<std::string, std::string>>;
 
 class Keys {
  public:
-  Keys(kube::Client& client, const api::SlurmCluster& cluster, const kube::Object& owner, io::Random& random, TimePoint now)
-      : client_(client), cluster_(cluster), owner_(kube::owner_reference(kube::resources::slurm_clusters, owner)), random_(random), now_(now) {}
+  Keys(kube::Client& client, const api::SlurmCluster& cluster, const kube::Object& owner, io::Random& random,
+       TimePoint now)
+      : client_(client),
+        cluster_(cluster),
+        owner_(kube::owner_reference(kube::resources::slurm_clusters, owner)),
+        random_(random),
+        now_(now) {}
 
   Result<void> slurm_keys() {
     return ensure("-keys", {"slurm.key", "jwt.key"}, [this]() -> Result<Data> {
       // auth/slurm wants 384 bits or more in base64; HS256 at least its hash's length.
-      return Data{{"slurm.key", base64(random_bytes(random_, 48)) + "\n"}, {"jwt.key", random_bytes(random_, 32)}};
+      return Data{{"slurm.key", io::base64_encode(random_bytes(random_, 48)) + "\n"}, {"jwt.key", random_bytes(random_, 32)}};
     });
   }
 
@@ -94,7 +85,8 @@ class Keys {
     const std::string host = rest_name(cluster_);
     io::CertificateSpec spec;
     spec.common_name = host;
-    spec.dns_names = {host, host + "." + cluster_.ns, host + "." + cluster_.ns + ".svc", host + "." + cluster_.ns + ".svc.cluster.local"};
+    spec.dns_names = {host, host + "." + cluster_.ns, host + "." + cluster_.ns + ".svc",
+                      host + "." + cluster_.ns + ".svc.cluster.local"};
     spec.server = true;
     spec.validity = certificate_validity;
     const auto pair = io::issue(*ca, spec);
@@ -108,19 +100,22 @@ class Keys {
     metadata["labels"] = O{{names::cluster_label, cluster_.name}};
     metadata["ownerReferences"] = boost::json::array{owner_};
     O encoded;
-    for (const auto& [key, value] : data) encoded[key] = base64(value);
+    for (const auto& [key, value] : data) encoded[key] = io::base64_encode(value);
     body["data"] = std::move(encoded);
     return body;
   }
 
-  Result<void> ensure(std::string_view suffix, const std::vector<std::string>& wanted, const std::function<Result<Data>()>& make) {
+  Result<void> ensure(std::string_view suffix, const std::vector<std::string>& wanted,
+                      const std::function<Result<Data>()>& make) {
     const std::string name = cluster_.name + std::string(suffix);
     const auto found = client_.get(kube::resources::secrets, cluster_.ns, name);
     if (found) {
       for (const auto& key : wanted)
         if (io::string_at(*found, {"data", key}).empty())
-          return fail(ErrorKind::invalid, fmt::format("Secret {}/{} has no {}: put it back, or delete the Secret to have new keys made "
-                                                      "(every daemon must then start anew)", cluster_.ns, name, key));
+          return fail(ErrorKind::invalid,
+                      fmt::format("Secret {}/{} has no {}: put it back, or delete the Secret to have new keys made "
+                                  "(every daemon must then start anew)",
+                                  cluster_.ns, name, key));
       return {};
     }
     if (found.error().kind != ErrorKind::not_found) return std::unexpected(found.error());
@@ -140,7 +135,8 @@ class Keys {
 
 }  // namespace
 
-Result<KeyStamps> ensure_keys(kube::Client& client, const api::SlurmCluster& cluster, const kube::Object& owner, io::Random& random, TimePoint now) {
+Result<KeyStamps> ensure_keys(kube::Client& client, const api::SlurmCluster& cluster, const kube::Object& owner,
+                              io::Random& random, TimePoint now) {
   Keys keys(client, cluster, owner, random, now);
   if (auto made = keys.slurm_keys(); !made) return std::unexpected(made.error());
   if (auto made = keys.host_keys(); !made) return std::unexpected(made.error());

@@ -17,15 +17,19 @@ kube::InformerOptions owned() {
 }
 
 // An object of ours concerns the cluster that its label names, in its own namespace.
-std::vector<kube::ObjectKey> cluster_of(const kube::ObjectKey& key, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
+std::vector<kube::ObjectKey> cluster_of(const kube::ObjectKey& key, const kube::ObjectPtr& old,
+                                        const kube::ObjectPtr& now) {
   const auto& object = now ? now : old;
   if (!object) return {};
   return {{key.ns, kube::label_of(*object, names::cluster_label)}};
 }
 
 // Our own status writes must not wake us: only another spec does.
-std::vector<kube::ObjectKey> if_spec_changed(const kube::ObjectKey& key, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
-  if (old && now && kube::generation_of(*old) == kube::generation_of(*now) && kube::is_deleting(*old) == kube::is_deleting(*now)) return {};
+std::vector<kube::ObjectKey> if_spec_changed(const kube::ObjectKey& key, const kube::ObjectPtr& old,
+                                             const kube::ObjectPtr& now) {
+  if (old && now && kube::generation_of(*old) == kube::generation_of(*now) &&
+      kube::is_deleting(*old) == kube::is_deleting(*now))
+    return {};
   return {key};
 }
 
@@ -40,7 +44,8 @@ SlurmClusterOperator::SlurmClusterOperator(const kube::ClientFactory& clients, i
       services_(clients, kube::resources::services, owned(), clock, random),
       controller_("slurm_cluster", reconciler_, clock, random) {
   controller_.watch(clusters_, if_spec_changed);
-  for (kube::Informer* informer : {&stateful_sets_, &deployments_, &daemon_sets_, &services_}) controller_.watch(*informer, cluster_of);
+  for (kube::Informer* informer : {&stateful_sets_, &deployments_, &daemon_sets_, &services_})
+    controller_.watch(*informer, cluster_of);
 }
 
 void SlurmClusterOperator::run(std::stop_token stop) {

@@ -17,19 +17,25 @@ namespace {
 
 constexpr Duration steady_look{600'000};  // certificates age; everything else wakes us by its change
 
-Result<void> apply_objects(kube::Client& client, const api::SlurmCluster& cluster, const std::vector<RenderedObject>& objects) {
+Result<void> apply_objects(kube::Client& client, const api::SlurmCluster& cluster,
+                           const std::vector<RenderedObject>& objects) {
   for (const auto& object : objects) {
-    const auto applied = client.apply(object.resource, cluster.ns, object.name, object.body,
-                                      {.field_manager = std::string(names::controller_manager), .force = true, .subresource = ""});
+    const auto applied =
+        client.apply(object.resource, cluster.ns, object.name, object.body,
+                     {.field_manager = std::string(names::controller_manager), .force = true, .subresource = ""});
     if (!applied)
-      return std::unexpected(Error{applied.error().kind == ErrorKind::invalid ? ErrorKind::internal : applied.error().kind,
-                                   fmt::format("{} {}: {}", object.resource.kind, object.name, applied.error().message), {}});
+      return std::unexpected(
+          Error{applied.error().kind == ErrorKind::invalid ? ErrorKind::internal : applied.error().kind,
+                fmt::format("{} {}: {}", object.resource.kind, object.name, applied.error().message),
+                {}});
   }
   return {};
 }
 
-// nullopt when it is not there yet. Any other failure is told: a status must not be written from what could not be read.
-Result<std::optional<kube::Object>> get_part(kube::Client& client, const kube::Resource& resource, const std::string& ns, const std::string& name) {
+// nullopt when it is not there yet. Any other failure is told: a status must not be written from what could not be
+// read.
+Result<std::optional<kube::Object>> get_part(kube::Client& client, const kube::Resource& resource,
+                                             const std::string& ns, const std::string& name) {
   auto found = client.get(resource, ns, name);
   if (found) return std::optional(std::move(*found));
   if (found.error().kind == ErrorKind::not_found) return std::optional<kube::Object>();
@@ -38,25 +44,32 @@ Result<std::optional<kube::Object>> get_part(kube::Client& client, const kube::R
 
 Result<SlurmClusterParts> read_parts(kube::Client& client, const api::SlurmCluster& cluster) {
   SlurmClusterParts parts;
-  const auto read = [&](std::optional<kube::Object>& into, const kube::Resource& resource, const std::string& name) -> Result<void> {
+  const auto read = [&](std::optional<kube::Object>& into, const kube::Resource& resource,
+                        const std::string& name) -> Result<void> {
     auto found = get_part(client, resource, cluster.ns, name);
     if (!found) return std::unexpected(found.error());
     into = std::move(*found);
     return {};
   };
-  if (auto r = read(parts.controller, kube::resources::stateful_sets, controller_name(cluster)); !r) return std::unexpected(r.error());
-  if (auto r = read(parts.rest, kube::resources::deployments, rest_name(cluster)); !r) return std::unexpected(r.error());
-  if (auto r = read(parts.login, kube::resources::deployments, login_name(cluster)); !r) return std::unexpected(r.error());
-  if (auto r = read(parts.login_service, kube::resources::services, login_name(cluster)); !r) return std::unexpected(r.error());
+  if (auto r = read(parts.controller, kube::resources::stateful_sets, controller_name(cluster)); !r)
+    return std::unexpected(r.error());
+  if (auto r = read(parts.rest, kube::resources::deployments, rest_name(cluster)); !r)
+    return std::unexpected(r.error());
+  if (auto r = read(parts.login, kube::resources::deployments, login_name(cluster)); !r)
+    return std::unexpected(r.error());
+  if (auto r = read(parts.login_service, kube::resources::services, login_name(cluster)); !r)
+    return std::unexpected(r.error());
   for (const auto& group : cluster.workers) {
     std::optional<kube::Object> workers;
-    if (auto r = read(workers, kube::resources::daemon_sets, worker_name(cluster, group)); !r) return std::unexpected(r.error());
+    if (auto r = read(workers, kube::resources::daemon_sets, worker_name(cluster, group)); !r)
+      return std::unexpected(r.error());
     if (workers) parts.workers.push_back(std::move(*workers));
   }
   return parts;
 }
 
-Result<void> write_status(kube::Client& client, const api::SlurmCluster& cluster, const kube::Object& before, kube::Object status) {
+Result<void> write_status(kube::Client& client, const api::SlurmCluster& cluster, const kube::Object& before,
+                          kube::Object status) {
   const auto* old = io::find(before, {"status"});
   if (old && old->is_object() && old->get_object() == status) return {};
   const auto written = client.patch(kube::resources::slurm_clusters, cluster.ns, cluster.name, kube::PatchType::merge,
@@ -90,7 +103,9 @@ Result<kube::ReconcileResult> SlurmClusterReconciler::reconcile(const kube::Obje
   }
   const auto parts = read_parts(*client, cluster);
   if (!parts) return std::unexpected(parts.error());
-  if (auto written = write_status(*client, cluster, *object, slurm_cluster_status(cluster, *object, *parts, problem, clock_.now())); !written)
+  if (auto written = write_status(*client, cluster, *object,
+                                  slurm_cluster_status(cluster, *object, *parts, problem, clock_.now()));
+      !written)
     return std::unexpected(written.error());
   return kube::ReconcileResult{.requeue_after = steady_look};
 }

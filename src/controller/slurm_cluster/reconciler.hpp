@@ -1,5 +1,5 @@
-// From a SlurmCluster to a running Slurm: makes its keys once, applies its objects, writes its status. Idempotent; deletes nothing
-// itself (owner references do), and volumes of people's data outlive the cluster.
+// From a SlurmCluster to a running Slurm: makes its keys once, applies its objects, writes its status. Idempotent;
+// deletes nothing itself (owner references do), and volumes of people's data outlive the cluster.
 #pragma once
 
 #include "io/clock.hpp"

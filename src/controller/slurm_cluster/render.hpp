@@ -1,5 +1,5 @@
-// The Kubernetes objects of one SlurmCluster, as a pure function of its spec: the same spec gives the same objects, so applying them
-// again changes nothing. Secrets are not made here (keys.hpp): only their names are used.
+// The Kubernetes objects of one SlurmCluster, as a pure function of its spec: the same spec gives the same objects, so
+// applying them again changes nothing. Secrets are not made here (keys.hpp): only their names are used.
 #pragma once
 
 #include <string>
@@ -22,8 +22,10 @@ struct KeyStamps {
   std::string tls_not_after = {};
 };
 
-// In the order in which they are applied. invalid: the spec's slurm.conf lines or partitions are refused; the message has each reason.
-Result<std::vector<RenderedObject>> render_slurm_cluster(const api::SlurmCluster& cluster, const kube::Object& owner, const KeyStamps& stamps);
+// In the order in which they are applied. invalid: the spec's slurm.conf lines or partitions are refused; the message
+// has each reason.
+Result<std::vector<RenderedObject>> render_slurm_cluster(const api::SlurmCluster& cluster, const kube::Object& owner,
+                                                         const KeyStamps& stamps);
 
 std::string controller_name(const api::SlurmCluster& cluster);
 std::string rest_name(const api::SlurmCluster& cluster);

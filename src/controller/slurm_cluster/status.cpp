@@ -30,12 +30,13 @@ std::string not_ready_because(const api::SlurmCluster& cluster, const SlurmClust
   if (ready_replicas(parts.controller) < 1) return "waiting for slurmctld: see `kubectl get pods` in this namespace";
   if (ready_replicas(parts.rest) < 1) return "waiting for slurmrestd";
   if (cluster.login_replicas > 0 && ready_replicas(parts.login) < 1) return "waiting for a login node";
-  if (cluster.login_replicas > 0 && login_address(parts.login_service).empty()) return "waiting for the login service's address";
+  if (cluster.login_replicas > 0 && login_address(parts.login_service).empty())
+    return "waiting for the login service's address";
   return {};
 }
 
-kube::Object slurm_cluster_status(const api::SlurmCluster& cluster, const kube::Object& before, const SlurmClusterParts& parts,
-                                  const std::string& problem, TimePoint now) {
+kube::Object slurm_cluster_status(const api::SlurmCluster& cluster, const kube::Object& before,
+                                  const SlurmClusterParts& parts, const std::string& problem, TimePoint now) {
   std::int64_t ready_workers = 0;
   for (const auto& workers : parts.workers) ready_workers += io::int_at(workers, {"status", "numberReady"});
   const std::string waiting = problem.empty() ? not_ready_because(cluster, parts) : problem;

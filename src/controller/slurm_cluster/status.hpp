@@ -20,8 +20,9 @@ struct SlurmClusterParts {
 // What keeps the cluster from being Ready, as a sentence; "" when nothing does.
 std::string not_ready_because(const api::SlurmCluster& cluster, const SlurmClusterParts& parts);
 
-// The new status. `before` is the whole object as read: conditions keep their times. problem: why reconciling failed, "" when it did not.
-kube::Object slurm_cluster_status(const api::SlurmCluster& cluster, const kube::Object& before, const SlurmClusterParts& parts,
-                                  const std::string& problem, TimePoint now);
+// The new status. `before` is the whole object as read: conditions keep their times. problem: why reconciling failed,
+// "" when it did not.
+kube::Object slurm_cluster_status(const api::SlurmCluster& cluster, const kube::Object& before,
+                                  const SlurmClusterParts& parts, const std::string& problem, TimePoint now);
 
 }  // namespace homeostat::controller

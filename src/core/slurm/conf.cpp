@@ -11,7 +11,8 @@ constexpr size_t max_line_bytes = 2'000;
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return out;
 }
 
@@ -31,7 +32,8 @@ constexpr std::string_view from_spec = "it follows from the SlurmCluster's spec"
 
 // What would break the cluster, and what to do instead.
 constexpr std::array refusals = std::to_array<Refusal>({
-    {"returntoservice", "a node that Homeostat set DOWN must stay down until it is replaced; any reply would undo it within a second"},
+    {"returntoservice",
+     "a node that Homeostat set DOWN must stay down until it is replaced; any reply would undo it within a second"},
     {"killwait", "it is the grace of a heal: set spec.killWait_s"},
     {"jobrequeue", "a job that loses a node must come back by itself; jobs opt out with sbatch --no-requeue"},
     {"clustername", "it is the SlurmCluster's name, and slurmctld refuses its state under another one"},
@@ -104,12 +106,14 @@ std::vector<std::string> faults_of(const ConfSpec& spec) {
   auto faults = refuse_user_lines(spec.user_lines);
   for (const auto& group : spec.workers)
     if (group.gpus_per_node != 0 && group.gpus_per_node != gpus_of(spec))
-      faults.push_back("worker group " + group.name + " has " + std::to_string(group.gpus_per_node) + " GPUs per node and another " +
-                       std::to_string(gpus_of(spec)) + "; give every group the same number or none.");
+      faults.push_back("worker group " + group.name + " has " + std::to_string(group.gpus_per_node) +
+                       " GPUs per node and another " + std::to_string(gpus_of(spec)) +
+                       "; give every group the same number or none.");
   for (const auto& partition : spec.partitions)
     for (const auto& name : partition.workers)
       if (std::none_of(spec.workers.begin(), spec.workers.end(), [&](const auto& group) { return group.name == name; }))
-        faults.push_back("partition " + partition.name + " names workers \"" + name + "\", which spec.workers does not have.");
+        faults.push_back("partition " + partition.name + " names workers \"" + name +
+                         "\", which spec.workers does not have.");
   return faults;
 }
 
@@ -145,8 +149,12 @@ std::vector<Setting> defaults_of(const ConfSpec& spec) {
 std::string render_slurm_conf(const ConfSpec& spec) {
   std::string out =
       "# Rendered by Homeostat from the SlurmCluster; edit that instead.\n"
-      "ClusterName=" + spec.cluster_name + "\n"
-      "SlurmctldHost=" + spec.controller_host + "(" + spec.controller_address + ")\n"
+      "ClusterName=" +
+      spec.cluster_name +
+      "\n"
+      "SlurmctldHost=" +
+      spec.controller_host + "(" + spec.controller_address +
+      ")\n"
       "SlurmUser=slurm\n"
       "SlurmdUser=root\n"
       "SlurmctldPort=6817\n"
@@ -161,14 +169,21 @@ std::string render_slurm_conf(const ConfSpec& spec) {
       "AuthInfo=use_client_ids,cred_expire=120\n"
       "AuthAltTypes=auth/jwt\n"
       "AuthAltParameters=jwt_key=/etc/slurm-keys/jwt.key\n"
-      "\n# Workers register by themselves under their Kubernetes node's name and take their configuration from slurmctld.\n"
+      "\n# Workers register by themselves under their Kubernetes node's name and take their configuration from "
+      "slurmctld.\n"
       "SlurmctldParameters=enable_configless,cloud_reg_addrs,idle_on_node_suspend\n"
       "CommunicationParameters=NoAddrCache\n"
-      "MaxNodeCount=" + std::to_string(spec.max_nodes) + "\n"
-      "TreeWidth=" + std::to_string(spec.max_nodes) + "\n"
+      "MaxNodeCount=" +
+      std::to_string(spec.max_nodes) +
+      "\n"
+      "TreeWidth=" +
+      std::to_string(spec.max_nodes) +
+      "\n"
       "SelectType=select/cons_tres\n"
       "\n# What a heal stands on: DOWN stays down, every process has the grace, and the job comes back by itself.\n"
-      "KillWait=" + std::to_string(spec.kill_wait_s) + "\n"
+      "KillWait=" +
+      std::to_string(spec.kill_wait_s) +
+      "\n"
       "ReturnToService=0\n"
       "JobRequeue=1\n"
       "Prolog=/usr/lib/homeostat/job-hosts\n";
@@ -179,15 +194,17 @@ std::string render_slurm_conf(const ConfSpec& spec) {
   if (gpus_of(spec) > 0) out += "GresTypes=gpu\n";
   out += "\n";
   for (const auto& setting : defaults_of(spec)) {
-    const bool replaced = std::any_of(spec.user_lines.begin(), spec.user_lines.end(),
-                                      [&](const std::string& line) { return lower(key_of(trimmed(line))) == lower(setting.key); });
+    const bool replaced = std::any_of(spec.user_lines.begin(), spec.user_lines.end(), [&](const std::string& line) {
+      return lower(key_of(trimmed(line))) == lower(setting.key);
+    });
     if (!replaced) out += setting.key + "=" + setting.value + "\n";
   }
   out += "\n";
   for (const auto& group : spec.workers) out += "NodeSet=" + group.name + " Feature=" + group.name + "\n";
   for (const auto& partition : spec.partitions)
-    out += "PartitionName=" + partition.name + " Nodes=" + joined(partition.workers, ",") + " Default=" +
-           (partition.is_default ? "YES" : "NO") + " MaxTime=" + (partition.max_time.empty() ? "UNLIMITED" : partition.max_time) + " State=UP\n";
+    out += "PartitionName=" + partition.name + " Nodes=" + joined(partition.workers, ",") +
+           " Default=" + (partition.is_default ? "YES" : "NO") +
+           " MaxTime=" + (partition.max_time.empty() ? "UNLIMITED" : partition.max_time) + " State=UP\n";
   if (!spec.user_lines.empty()) out += "\n# From spec.config.\n";
   for (const auto& line : spec.user_lines) out += std::string(trimmed(line)) + "\n";
   return out;
@@ -197,7 +214,9 @@ std::string render_gres_conf(const ConfSpec& spec) {
   const int gpus = gpus_of(spec);
   if (gpus == 0) return "# No worker group has GPUs.\n";
   const auto range = gpus == 1 ? std::string("0") : "[0-" + std::to_string(gpus - 1) + "]";
-  return "# A machine's GPUs are its device nodes; slurmd refuses to start where one is missing.\nName=gpu File=/dev/nvidia" + range + "\n";
+  return "# A machine's GPUs are its device nodes; slurmd refuses to start where one is missing.\nName=gpu "
+         "File=/dev/nvidia" +
+         range + "\n";
 }
 
 std::string render_cgroup_conf(const ConfSpec& spec) {
@@ -208,7 +227,10 @@ std::string render_cgroup_conf(const ConfSpec& spec) {
 }  // namespace
 
 std::map<std::string, std::string> RenderedConf::files() const {
-  return {{"slurm.conf", slurm_conf}, {"gres.conf", gres_conf}, {"cgroup.conf", cgroup_conf}, {"plugstack.conf", plugstack_conf}};
+  return {{"slurm.conf", slurm_conf},
+          {"gres.conf", gres_conf},
+          {"cgroup.conf", cgroup_conf},
+          {"plugstack.conf", plugstack_conf}};
 }
 
 std::vector<std::string> refuse_user_lines(const std::vector<std::string>& lines) {

@@ -1,5 +1,5 @@
-// slurm.conf, gres.conf, cgroup.conf and plugstack.conf from a plain description, and which lines of a user's may be added.
-// Pure: the same spec gives the same bytes, so a hash of them says whether anything changed.
+// slurm.conf, gres.conf, cgroup.conf and plugstack.conf from a plain description, and which lines of a user's may be
+// added. Pure: the same spec gives the same bytes, so a hash of them says whether anything changed.
 #pragma once
 
 #include <map>
@@ -44,7 +44,8 @@ struct RenderedConf {
   std::map<std::string, std::string> files() const;  // by file name
 };
 
-// invalid: a partition names workers that do not exist, GPU counts differ, or a user line is refused; the message has all reasons.
+// invalid: a partition names workers that do not exist, GPU counts differ, or a user line is refused; the message has
+// all reasons.
 Result<RenderedConf> render_conf(const ConfSpec& spec);
 
 // Why each line may not be added, as sentences; empty when all may.

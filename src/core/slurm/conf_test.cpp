@@ -45,7 +45,9 @@ ConfSpec large() {
 
 }  // namespace
 
-TEST_CASE("golden: the demo's cluster, in pods whose cgroups are read-only") { check_golden("demo", *render_conf(demo())); }
+TEST_CASE("golden: the demo's cluster, in pods whose cgroups are read-only") {
+  check_golden("demo", *render_conf(demo()));
+}
 
 TEST_CASE("golden: several groups, user lines and cgroup v2") { check_golden("large", *render_conf(large())); }
 
@@ -56,9 +58,10 @@ TEST_CASE("a user's line replaces a default of ours and does not stand beside it
 }
 
 TEST_CASE("lines that would break the cluster are refused with the reason") {
-  for (const char* line : {"ReturnToService=2", "returntoservice = 1", "KillWait=30", "JobRequeue=0", "AuthType=auth/munge", "ClusterName=x",
-                           "StateSaveLocation=/tmp", "NodeName=n1 CPUs=2", "Prolog=/bin/true", "Include /etc/x", "NoEquals",
-                           "A=1\nReturnToService=2", "SlurmctldParameters=x"}) {
+  for (const char* line :
+       {"ReturnToService=2", "returntoservice = 1", "KillWait=30", "JobRequeue=0", "AuthType=auth/munge",
+        "ClusterName=x", "StateSaveLocation=/tmp", "NodeName=n1 CPUs=2", "Prolog=/bin/true", "Include /etc/x",
+        "NoEquals", "A=1\nReturnToService=2", "SlurmctldParameters=x"}) {
     CAPTURE(line);
     auto spec = demo();
     spec.user_lines = {line};
@@ -67,7 +70,9 @@ TEST_CASE("lines that would break the cluster are refused with the reason") {
     CHECK(conf.error().kind == ErrorKind::invalid);
     CHECK(conf.error().message.find("is refused: ") != std::string::npos);
   }
-  CHECK(refuse_user_lines({"", "  # only a comment", "PriorityType=priority/multifactor", "Epilog=/usr/local/bin/e", "HealthCheckProgram=/x"}).empty());
+  CHECK(refuse_user_lines({"", "  # only a comment", "PriorityType=priority/multifactor", "Epilog=/usr/local/bin/e",
+                           "HealthCheckProgram=/x"})
+            .empty());
 }
 
 TEST_CASE("a spec that does not hold together is refused") {

@@ -64,8 +64,8 @@ TEST_CASE("host lists as Slurm writes them") {
 }
 
 TEST_CASE("a list that cannot be right is refused with a sentence") {
-  for (const char* text : {"n[1-3", "n1-3]", "n[3-1]", "n[a-b]", "n[]", "n[1,,2]", "a,,b", "n[1-99999999]", "n[1-300][1-300]",
-                           "n[1-18446744073709551615]", "n[-1]"}) {
+  for (const char* text : {"n[1-3", "n1-3]", "n[3-1]", "n[a-b]", "n[]", "n[1,,2]", "a,,b", "n[1-99999999]",
+                           "n[1-300][1-300]", "n[1-18446744073709551615]", "n[-1]"}) {
     CAPTURE(text);
     const auto result = expand_hostlist(text);
     REQUIRE_FALSE(result.has_value());

@@ -17,9 +17,9 @@ bool any_of(const StateSet& states, const std::array<std::string_view, N>& words
 constexpr std::array<std::string_view, 9> ended = {"COMPLETED", "CANCELLED",     "FAILED",   "TIMEOUT", "NODE_FAIL",
                                                    "BOOT_FAIL", "OUT_OF_MEMORY", "DEADLINE", "REVOKED"};
 // Flags that keep new jobs away from a node.
-constexpr std::array<std::string_view, 12> closed = {"DOWN",    "DRAIN",          "DRAINED",      "DRAINING",
-                                                     "FAIL",    "MAINTENANCE",    "POWERED_DOWN", "POWERING_DOWN",
-                                                     "FUTURE",  "REBOOT_ISSUED",  "INVALID_REG",  "INVALID"};
+constexpr std::array<std::string_view, 12> closed = {"DOWN",   "DRAIN",         "DRAINED",      "DRAINING",
+                                                     "FAIL",   "MAINTENANCE",   "POWERED_DOWN", "POWERING_DOWN",
+                                                     "FUTURE", "REBOOT_ISSUED", "INVALID_REG",  "INVALID"};
 
 }  // namespace
 
