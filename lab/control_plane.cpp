@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "core/names.hpp"
+#include "io/jwt.hpp"
 #include "lab/files.hpp"
 
 namespace homeostat::lab {
@@ -197,11 +198,11 @@ metadata: {name: homeostat-lab-provider, namespace: )" +
 type: Opaque
 data:
   endpoint: )" +
-         base64("https://" + config.plan.host() + ":" + std::to_string(provider_port)) + R"(
+         io::base64_encode("https://" + config.plan.host() + ":" + std::to_string(provider_port)) + R"(
   token: )" +
-         base64(provider_token) + R"(
+         io::base64_encode(provider_token) + R"(
   ca.crt: )" +
-         base64(pki.ca_pem()) + R"(
+         io::base64_encode(pki.ca_pem()) + R"(
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

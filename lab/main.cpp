@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "io/log.hpp"
+#include "io/signals.hpp"
 #include "lab/files.hpp"
 #include "lab/kernel_log.hpp"
 #include "lab/lifecycle.hpp"
@@ -39,35 +40,13 @@ int complain(const Error& error) {
   return error.kind == ErrorKind::invalid ? exit_usage : exit_failed;
 }
 
-// SIGINT and SIGTERM request a stop; every thread started after this has them blocked.
-class Signals {
- public:
-  Signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT), sigaddset(&set, SIGTERM);
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
-    waiter_ = std::jthread([this, set](std::stop_token stop) {
-      timespec tick{0, 200'000'000};
-      while (!stop.stop_requested())
-        if (::sigtimedwait(&set, nullptr, &tick) > 0) source_.request_stop();
-    });
-  }
-  std::stop_token token() const { return source_.get_token(); }
-
- private:
-  std::stop_source source_;
-  std::jthread waiter_;
-};
-
 int serve(const std::string& state) {
   io::log_setup("homeostat-lab", io::LogLevel::info);
   auto config = load_config(state);
   if (!config) return complain(config.error());
   auto claimed = claim_serve(*config);
   if (!claimed) return complain(claimed.error());
-  Signals signals;
+  io::StopSignals signals;
   Supervisor supervisor(*config);
   auto done = supervisor.run(signals.token());
   if (done || signals.token().stop_requested()) return exit_good;
@@ -176,7 +155,7 @@ void add_up(CLI::App& app, Arguments& a, std::function<void(std::function<int()>
   up_command->callback([&a, choose] {
     choose([&a] {
       a.up.config.state = a.state;
-      Signals signals;
+      io::StopSignals signals;
       return up(a.up, signals.token());
     });
   });

@@ -1,7 +1,6 @@
 #include "lab/pki.hpp"
 
-#include <openssl/evp.h>
-
+#include "io/jwt.hpp"
 #include "lab/files.hpp"
 
 namespace homeostat::lab {
@@ -10,14 +9,6 @@ namespace {
 constexpr auto validity = std::chrono::hours(24 * 365 * 5);
 
 }  // namespace
-
-std::string base64(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                             reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
-  text.resize(static_cast<size_t>(size));
-  return text;
-}
 
 Result<Pki> Pki::open(const LabConfig& config) {
   auto folder = config.path("control-plane/pki");
@@ -54,9 +45,9 @@ Result<void> Pki::kubeconfig(const LabConfig& config, const std::string& path, s
   if (!made) return std::unexpected(made.error());
   std::string text = "apiVersion: v1\nkind: Config\nclusters:\n- name: lab\n  cluster:\n    server: https://" +
                      config.plan.control_plane() + ":" + std::to_string(api_port) +
-                     "\n    certificate-authority-data: " + base64(ca_.cert_pem) +
-                     "\nusers:\n- name: user\n  user:\n    client-certificate-data: " + base64(made->cert_pem) +
-                     "\n    client-key-data: " + base64(made->key_pem) +
+                     "\n    certificate-authority-data: " + io::base64_encode(ca_.cert_pem) +
+                     "\nusers:\n- name: user\n  user:\n    client-certificate-data: " + io::base64_encode(made->cert_pem) +
+                     "\n    client-key-data: " + io::base64_encode(made->key_pem) +
                      "\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: user\ncurrent-context: lab\n";
   return write_file(path, text, 0600);
 }

@@ -31,6 +31,4 @@ class Pki {
   io::KeyPair ca_;
 };
 
-std::string base64(std::string_view bytes);
-
 }  // namespace homeostat::lab

@@ -9,6 +9,7 @@
 #include "agent/options.hpp"
 #include "agent/run.hpp"
 #include "io/log.hpp"
+#include "io/signals.hpp"
 
 namespace {
 
@@ -61,22 +62,8 @@ int run(const std::vector<std::string_view>& arguments) {
   const auto options = agent::parse_run_options(arguments);
   if (!options) return exit_code(options.error());
   io::log_setup("homeostat-agent", io::LogLevel::info);
-  // Blocked before any thread begins, so that only the waiting thread receives them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::stop_source stop;
-  std::jthread waiter([&](std::stop_token own) {
-    const timespec slice{0, 100'000'000};
-    while (!own.stop_requested())
-      if (sigtimedwait(&signals, nullptr, &slice) > 0) {
-        stop.request_stop();
-        return;
-      }
-  });
-  const auto done = agent::run(*options, stop.get_token());
+  io::StopSignals signals;
+  const auto done = agent::run(*options, signals.token());
   if (done) return 0;
   io::log_error("The agent ends", {{"error", done.error().message}});
   return exit_code(done.error());

@@ -1,17 +1,16 @@
 #include "cli/arguments.hpp"
 
 #include <fmt/core.h>
-#include <signal.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <stop_token>
-#include <thread>
 
 #include "cli/bring_up.hpp"
 #include "cli/commands.hpp"
 #include "cli/context.hpp"
 #include "cli/demo.hpp"
+#include "io/signals.hpp"
 
 namespace homeostat::cli {
 namespace {
@@ -31,28 +30,6 @@ Examples:
 
 Exit codes: 0 good, 1 it failed, 2 wrong usage, 3 something needed is missing, 4 refused for safety.)";
 
-// SIGINT and SIGTERM request a stop; every thread started after this has them blocked.
-class Signals {
- public:
-  Signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT), sigaddset(&set, SIGTERM);
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
-    waiter_ = std::jthread([this, set](std::stop_token stop) {
-      const timespec tick{0, 100'000'000};
-      while (!stop.stop_requested())
-        if (::sigtimedwait(&set, nullptr, &tick) > 0) source_.request_stop();
-    });
-  }
-  std::stop_token token() const { return source_.get_token(); }
-
- private:
-  std::stop_source source_;
-  std::jthread waiter_;
-};
-
 struct Arguments {
   std::string node, repair, output;
   long job = 0;
@@ -67,7 +44,7 @@ using Action = std::function<int()>;
 // For what waits and may be interrupted. Programs that this one becomes must get their signals unblocked, so they run
 // without.
 int interruptible(const std::function<int(Context&)>& action) {
-  Signals signals;
+  io::StopSignals signals;
   Context context(find_places(), signals.token());
   return action(context);
 }

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "io/json.hpp"
+#include "io/jwt.hpp"
 #include "kube/meta.hpp"
 
 namespace homeostat::cli {
@@ -27,21 +28,6 @@ std::string read_text(const std::string& path, std::size_t limit = 1u << 20) {
   in.read(text.data(), static_cast<std::streamsize>(limit));
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
-}
-
-std::string decode_base64(std::string_view text) {
-  static constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  unsigned bits = 0;
-  int count = 0;
-  for (char c : text) {
-    const auto value = alphabet.find(c);
-    if (value == alphabet.npos) continue;
-    bits = bits << 6 | static_cast<unsigned>(value);
-    count += 6;
-    if (count >= 8) out.push_back(static_cast<char>(bits >> (count -= 8) & 0xff));
-  }
-  return out;
 }
 
 std::string first_two_words(const std::string& line) {
@@ -76,7 +62,7 @@ Result<std::vector<std::string>> host_public_keys(Context& context) {
   for (const auto& entry : io::object_at(*secret, {"data"})) {
     const std::string key = entry.key();
     if (!key.starts_with("ssh_host_") || key.ends_with(".pub") || !entry.value().is_string()) continue;
-    auto line = derive_public(context.places(), decode_base64(std::string(entry.value().get_string())));
+    auto line = derive_public(context.places(), io::base64_decode(entry.value().get_string()).value_or(""));
     if (!line) return std::unexpected(line.error());
     lines.push_back(*line);
   }

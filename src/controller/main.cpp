@@ -20,6 +20,7 @@
 #include "io/http_server.hpp"
 #include "io/json.hpp"
 #include "io/log.hpp"
+#include "io/signals.hpp"
 #include "kube/conditions.hpp"
 #include "kube/connect.hpp"
 #include "kube/event_recorder.hpp"
@@ -153,29 +154,6 @@ std::string Program::summary(const kube::Object& object) {
   return io::to_text(facts);
 }
 
-// SIGTERM and SIGINT, turned into a stop request by a thread that waits for them.
-class Signals {
- public:
-  Signals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    signal(SIGPIPE, SIG_IGN);
-    thread_ = std::jthread([this](std::stop_token ended) {
-      timespec pause{0, 200'000'000};
-      while (!ended.stop_requested())
-        if (sigtimedwait(&set_, nullptr, &pause) > 0) stop_.request_stop();
-    });
-  }
-  std::stop_token token() const { return stop_.get_token(); }
-
- private:
-  sigset_t set_{};
-  std::stop_source stop_;
-  std::jthread thread_;
-};
-
 Result<std::unique_ptr<io::HttpServer>> serve(const Options& options, const Program& program) {
   io::HttpServerOptions http;
   http.address = options.http_address;
@@ -198,7 +176,7 @@ Result<std::unique_ptr<io::HttpServer>> serve(const Options& options, const Prog
 
 int run(const Options& options) {
   io::log_setup("homeostat-controller", options.debug ? io::LogLevel::debug : io::LogLevel::info);
-  Signals signals;
+  io::StopSignals signals;
   auto config = cluster_config(options);
   if (!config) {
     io::log_error(config.error().message);
