@@ -15,7 +15,8 @@ int bounded(const boost::json::object& object, io::JsonPath path, int fallback, 
 }
 
 void decode_rule(const boost::json::object& from, HealthPolicy& into) {
-  fault::PolicyRule rule{io::string_at(from, {"component"}), io::string_at(from, {"code"}), io::string_at(from, {"action"}), {}};
+  fault::PolicyRule rule{
+      io::string_at(from, {"component"}), io::string_at(from, {"code"}), io::string_at(from, {"action"}), {}};
   const auto text = io::string_at(from, {"class"});
   const auto repair_class = fault::parse_repair_class(text);
   if (!repair_class || (rule.component.empty() && rule.code.empty() && rule.action.empty())) {
@@ -40,7 +41,8 @@ HealthPolicy decode_health_policy(const boost::json::object& object) {
   for (const auto& rule : io::array_at(object, {"spec", "rules"}))
     if (rule.is_object()) decode_rule(rule.get_object(), policy);
   for (const auto& target : io::array_at(object, {"spec", "notify"})) {
-    WebhookTarget webhook{io::string_at(target, {"webhook", "url"}), io::string_at(target, {"webhook", "secretRef", "namespace"}),
+    WebhookTarget webhook{io::string_at(target, {"webhook", "url"}),
+                          io::string_at(target, {"webhook", "secretRef", "namespace"}),
                           io::string_at(target, {"webhook", "secretRef", "name"})};
     if (!webhook.url.empty()) policy.notify.push_back(std::move(webhook));
   }
@@ -58,7 +60,8 @@ boost::json::object encode_health_policy_spec(const HealthPolicy& policy) {
   }
   for (const auto& target : policy.notify) {
     boost::json::object webhook{{"url", target.url}};
-    if (!target.secret_name.empty()) webhook["secretRef"] = {{"namespace", target.secret_namespace}, {"name", target.secret_name}};
+    if (!target.secret_name.empty())
+      webhook["secretRef"] = {{"namespace", target.secret_namespace}, {"name", target.secret_name}};
     notify.push_back(boost::json::object{{"webhook", std::move(webhook)}});
   }
   return {{"grace_s", policy.grace.count() / 1000},

@@ -1,5 +1,5 @@
-// HealthPolicy: what is done about faults, as data (api/crds/healthpolicies.yaml). Decoding never fails: what is missing has the
-// schema's default, a rule that makes no sense is left out and told in `problems`.
+// HealthPolicy: what is done about faults, as data (api/crds/healthpolicies.yaml). Decoding never fails: what is
+// missing has the schema's default, a rule that makes no sense is left out and told in `problems`.
 #pragma once
 
 #include <boost/json/object.hpp>

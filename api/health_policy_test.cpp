@@ -23,9 +23,11 @@ TEST_CASE("a policy survives the way through JSON") {
   policy.name = "strict";
   policy.grace = std::chrono::seconds(30);
   policy.max_percent = 5;
-  policy.rules = {{"gpu-xid", "63", "", fault::RepairClass::replace_node}, {"", "", "RESET_GPU", fault::RepairClass::watch}};
+  policy.rules = {{"gpu-xid", "63", "", fault::RepairClass::replace_node},
+                  {"", "", "RESET_GPU", fault::RepairClass::watch}};
   policy.notify = {{"https://hooks.example.com/x", "ops", "hook"}, {"http://127.0.0.1:1/", "", ""}};
-  const auto back = decode_health_policy({{"metadata", {{"name", "strict"}}}, {"spec", encode_health_policy_spec(policy)}});
+  const auto back =
+      decode_health_policy({{"metadata", {{"name", "strict"}}}, {"spec", encode_health_policy_spec(policy)}});
   CHECK(back.name == "strict");
   CHECK(back.grace == policy.grace);
   CHECK(back.max_percent == 5);

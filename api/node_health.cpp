@@ -30,8 +30,8 @@ HealthFinding decode_finding(const boost::json::object& from) {
 }
 
 DeviceHealth decode_device(const boost::json::object& from) {
-  return {io::string_at(from, {"id"}), io::int_at(from, {"index"}), io::string_at(from, {"uuid"}), io::string_at(from, {"state"}, "Unknown"),
-          io::string_at(from, {"message"})};
+  return {io::string_at(from, {"id"}), io::int_at(from, {"index"}), io::string_at(from, {"uuid"}),
+          io::string_at(from, {"state"}, "Unknown"), io::string_at(from, {"message"})};
 }
 
 boost::json::object encode_finding(const HealthFinding& finding) {
@@ -50,7 +50,11 @@ boost::json::object encode_finding(const HealthFinding& finding) {
 }
 
 boost::json::object encode_device(const DeviceHealth& device) {
-  return {{"id", device.id}, {"index", device.index}, {"uuid", device.uuid}, {"state", device.state}, {"message", device.message}};
+  return {{"id", device.id},
+          {"index", device.index},
+          {"uuid", device.uuid},
+          {"state", device.state},
+          {"message", device.message}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// NodeHealth: how one node's accelerators are (api/crds/nodehealths.yaml). Plain data and its JSON; decoding never fails, what is
-// missing or of another type reads as empty.
+// NodeHealth: how one node's accelerators are (api/crds/nodehealths.yaml). Plain data and its JSON; decoding never
+// fails, what is missing or of another type reads as empty.
 #pragma once
 
 #include <boost/json/fwd.hpp>

@@ -30,7 +30,8 @@ TEST_CASE("a NodeHealth status survives the way through JSON") {
   status.reason = "GpuXid79";
   status.message = "m";
 
-  boost::json::object object{{"metadata", {{"name", "n1"}, {"uid", "u"}, {"resourceVersion", "7"}}}, {"status", encode_node_health_status(status)}};
+  boost::json::object object{{"metadata", {{"name", "n1"}, {"uid", "u"}, {"resourceVersion", "7"}}},
+                             {"status", encode_node_health_status(status)}};
   const auto text = io::to_text(object);
   const auto parsed = io::parse_json_object(text);
   REQUIRE(parsed);
@@ -51,7 +52,8 @@ TEST_CASE("a NodeHealth status survives the way through JSON") {
 
 TEST_CASE("an empty or odd object reads as unknown, never as healthy") {
   CHECK(decode_node_health({}).status.verdict == "Unknown");
-  const auto odd = io::parse_json_object(R"({"metadata":3,"status":{"devices":7,"findings":[1,{"count":"x","firstSeen":"yesterday"}]}})");
+  const auto odd = io::parse_json_object(
+      R"({"metadata":3,"status":{"devices":7,"findings":[1,{"count":"x","firstSeen":"yesterday"}]}})");
   REQUIRE(odd);
   const auto health = decode_node_health(*odd);
   CHECK(health.status.verdict == "Unknown");

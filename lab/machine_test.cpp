@@ -1,9 +1,9 @@
-#include "io/jwt.hpp"
 #include "lab/machine.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include "io/jwt.hpp"
 #include "lab/config.hpp"
 #include "lab/control_plane.hpp"
 #include "lab/files.hpp"

@@ -43,12 +43,13 @@ Result<void> Pki::kubeconfig(const LabConfig& config, const std::string& path, s
   spec.validity = validity;
   auto made = io::issue(ca_, spec);
   if (!made) return std::unexpected(made.error());
-  std::string text = "apiVersion: v1\nkind: Config\nclusters:\n- name: lab\n  cluster:\n    server: https://" +
-                     config.plan.control_plane() + ":" + std::to_string(api_port) +
-                     "\n    certificate-authority-data: " + io::base64_encode(ca_.cert_pem) +
-                     "\nusers:\n- name: user\n  user:\n    client-certificate-data: " + io::base64_encode(made->cert_pem) +
-                     "\n    client-key-data: " + io::base64_encode(made->key_pem) +
-                     "\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: user\ncurrent-context: lab\n";
+  std::string text =
+      "apiVersion: v1\nkind: Config\nclusters:\n- name: lab\n  cluster:\n    server: https://" +
+      config.plan.control_plane() + ":" + std::to_string(api_port) +
+      "\n    certificate-authority-data: " + io::base64_encode(ca_.cert_pem) +
+      "\nusers:\n- name: user\n  user:\n    client-certificate-data: " + io::base64_encode(made->cert_pem) +
+      "\n    client-key-data: " + io::base64_encode(made->key_pem) +
+      "\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: user\ncurrent-context: lab\n";
   return write_file(path, text, 0600);
 }
 

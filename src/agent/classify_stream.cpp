@@ -20,7 +20,8 @@ Result<void> write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return fail(ErrorKind::internal, std::string("The rows could not be written: ") + std::strerror(errno));
+    if (written < 0)
+      return fail(ErrorKind::internal, std::string("The rows could not be written: ") + std::strerror(errno));
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return {};
@@ -56,7 +57,9 @@ class LineSplitter {
   }
 
  private:
-  void keep(std::string_view piece) { partial_.append(piece.substr(0, fault::max_line_bytes - std::min(partial_.size(), fault::max_line_bytes))); }
+  void keep(std::string_view piece) {
+    partial_.append(piece.substr(0, fault::max_line_bytes - std::min(partial_.size(), fault::max_line_bytes)));
+  }
 
   std::string partial_;
   bool pending_ = false;
@@ -76,9 +79,12 @@ Result<void> classify_stream(int in_fd, int out_fd) {
   while (true) {
     const ssize_t count = ::read(in_fd, chunk.data(), chunk.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return fail(ErrorKind::internal, std::string("The standard input could not be read: ") + std::strerror(errno));
-    if (count == 0) splitter.finish(on_line);
-    else splitter.feed(std::string_view(chunk.data(), static_cast<size_t>(count)), on_line);
+    if (count < 0)
+      return fail(ErrorKind::internal, std::string("The standard input could not be read: ") + std::strerror(errno));
+    if (count == 0)
+      splitter.finish(on_line);
+    else
+      splitter.feed(std::string_view(chunk.data(), static_cast<size_t>(count)), on_line);
     // Rows leave with every chunk, so that a pipe from `dmesg --follow` shows each line at once.
     if (auto done = write_all(out_fd, out); !done) return done;
     out.clear();

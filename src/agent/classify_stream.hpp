@@ -1,4 +1,5 @@
-// `homeostat-agent classify`: kernel lines in, one row each out. Survives any bytes, lines of any length and a missing last newline.
+// `homeostat-agent classify`: kernel lines in, one row each out. Survives any bytes, lines of any length and a missing
+// last newline.
 #pragma once
 
 #include "core/result.hpp"

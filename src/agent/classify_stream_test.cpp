@@ -42,7 +42,8 @@ std::string run(const std::string& input) {
 
 TEST_CASE("one row for each line, the last one without a newline included") {
   CHECK(run("") == "");
-  CHECK(run("hello\nNVRM: Xid (PCI:0000:0a:00): 79, x") == "none\t\t\tnone\t\ngpu-xid\t79\t0000:0a:00\tfatal\tRESTART_BM\n");
+  CHECK(run("hello\nNVRM: Xid (PCI:0000:0a:00): 79, x") ==
+        "none\t\t\tnone\t\ngpu-xid\t79\t0000:0a:00\tfatal\tRESTART_BM\n");
   CHECK(run("\n\n") == "none\t\t\tnone\t\nnone\t\t\tnone\t\n");
 }
 
@@ -55,7 +56,8 @@ TEST_CASE("a line of a megabyte, binary bytes and NULs give one row and harm not
 }
 
 TEST_CASE("a fault at the head of a very long line is still seen") {
-  CHECK(run("NVRM: Xid (PCI:0000:0a:00): 79, " + std::string(1 << 20, 'y') + "\n") == "gpu-xid\t79\t0000:0a:00\tfatal\tRESTART_BM\n");
+  CHECK(run("NVRM: Xid (PCI:0000:0a:00): 79, " + std::string(1 << 20, 'y') + "\n") ==
+        "gpu-xid\t79\t0000:0a:00\tfatal\tRESTART_BM\n");
 }
 
 TEST_CASE("a lost GPU reported in three lines takes its name from the first") {

@@ -71,8 +71,12 @@ std::string encode_memory(const Memory& memory) {
   boost::json::array entries;
   for (const auto& entry : memory.entries) entries.push_back(encode_entry(entry));
   boost::json::array gpus;
-  for (const auto& gpu : memory.gpus) gpus.push_back(boost::json::object{{"index", gpu.index}, {"uuid", gpu.uuid}, {"pci", gpu.pci}});
-  boost::json::object out{{"bootId", memory.boot_id}, {"entries", std::move(entries)}, {"dropped", memory.dropped}, {"gpus", std::move(gpus)}};
+  for (const auto& gpu : memory.gpus)
+    gpus.push_back(boost::json::object{{"index", gpu.index}, {"uuid", gpu.uuid}, {"pci", gpu.pci}});
+  boost::json::object out{{"bootId", memory.boot_id},
+                          {"entries", std::move(entries)},
+                          {"dropped", memory.dropped},
+                          {"gpus", std::move(gpus)}};
   if (memory.last_sequence) out["lastSequence"] = *memory.last_sequence;
   return io::to_text(out);
 }
@@ -83,7 +87,8 @@ Result<Memory> decode_memory(std::string_view text) {
   Memory memory;
   memory.boot_id = io::string_at(*object, {"bootId"});
   if (memory.boot_id.empty()) return fail(ErrorKind::invalid, "The agent's memory names no boot.");
-  if (const auto last = io::int_at(*object, {"lastSequence"}, -1); last >= 0) memory.last_sequence = static_cast<std::uint64_t>(last);
+  if (const auto last = io::int_at(*object, {"lastSequence"}, -1); last >= 0)
+    memory.last_sequence = static_cast<std::uint64_t>(last);
   memory.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, io::int_at(*object, {"dropped"})));
   for (const auto& value : io::array_at(*object, {"entries"}))
     if (auto entry = decode_entry(value)) memory.entries.push_back(std::move(*entry));
@@ -106,7 +111,8 @@ Result<void> save_memory(const std::string& folder, const Memory& memory) {
   std::filesystem::create_directories(folder, ignored);
   const auto path = file_in(folder), fresh = path + ".new";
   const auto failed = [&](const std::string& what) {
-    return fail(ErrorKind::internal, what + " " + fresh + ": " + std::strerror(errno) + ". Is the disk full, or the folder read-only?");
+    return fail(ErrorKind::internal,
+                what + " " + fresh + ": " + std::strerror(errno) + ". Is the disk full, or the folder read-only?");
   };
   const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return failed("The agent cannot write");

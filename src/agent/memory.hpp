@@ -1,5 +1,6 @@
-// What the agent must not forget when it is restarted: how far it has read the kernel log of which boot, and what it found. One file,
-// replaced atomically. It is only good for the boot that it names, so it needs no fsync: what a crash of the machine tears is of an old boot.
+// What the agent must not forget when it is restarted: how far it has read the kernel log of which boot, and what it
+// found. One file, replaced atomically. It is only good for the boot that it names, so it needs no fsync: what a crash
+// of the machine tears is of an old boot.
 #pragma once
 
 #include <cstdint>

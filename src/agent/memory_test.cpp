@@ -28,7 +28,8 @@ struct Folder {
 TEST_CASE("what was found survives a restart of the agent") {
   Folder folder;
   fault::Ledger ledger;
-  ledger.observe(*fault::classify_text("NVRM: Xid (PCI:0000:0a:00): 79, x"), TimePoint(Duration(1'700'000'000'123)), "the line");
+  ledger.observe(*fault::classify_text("NVRM: Xid (PCI:0000:0a:00): 79, x"), TimePoint(Duration(1'700'000'000'123)),
+                 "the line");
   CHECK(load_memory(folder.path).error().kind == ErrorKind::not_found);
   REQUIRE(save_memory(folder.path + "/deeper", {"boot-1", 77, ledger.entries(), 3, {{4, "GPU-4", "0000:0a:00"}}}));
   const auto back = load_memory(folder.path + "/deeper");

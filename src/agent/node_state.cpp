@@ -36,7 +36,8 @@ Memory NodeState::memory() const {
 
 namespace {
 
-// When a record was written: its time since boot, laid on the wall clock. A log whose clock is not the machine's is dated now.
+// When a record was written: its time since boot, laid on the wall clock. A log whose clock is not the machine's is
+// dated now.
 TimePoint date_of(std::uint64_t uptime_us, TimePoint now, Duration uptime) {
   const Duration at(static_cast<std::int64_t>(std::min<std::uint64_t>(uptime_us / 1000, 1'000'000'000'000)));
   return uptime > Duration(0) && at <= uptime ? now - (uptime - at) : now;
@@ -73,7 +74,10 @@ bool NodeState::take_record(const std::string& text, TimePoint now, Duration upt
   if (last_sequence_ && record->sequence <= *last_sequence_) return false;
   if (last_sequence_ && record->sequence > *last_sequence_ + 1) {
     const auto gap = gap_finding(record->sequence - *last_sequence_ - 1);
-    note(ledger_.observe(gap, now, "sequence " + std::to_string(*last_sequence_) + " is followed by " + std::to_string(record->sequence)), gap, intake);
+    note(ledger_.observe(
+             gap, now,
+             "sequence " + std::to_string(*last_sequence_) + " is followed by " + std::to_string(record->sequence)),
+         gap, intake);
   }
   last_sequence_ = record->sequence;
   const auto finding = classifier_(fault::parse_kernel_line(text));
@@ -81,7 +85,8 @@ bool NodeState::take_record(const std::string& text, TimePoint now, Duration upt
   return true;
 }
 
-NodeState::Intake NodeState::take_records(const std::vector<std::string>& records, bool overrun, TimePoint now, Duration uptime) {
+NodeState::Intake NodeState::take_records(const std::vector<std::string>& records, bool overrun, TimePoint now,
+                                          Duration uptime) {
   std::lock_guard lock(mutex_);
   Intake intake;
   const auto before = last_sequence_;
@@ -102,11 +107,14 @@ int NodeState::expected_now() const { return expected_gpus_.value_or(static_cast
 // Remembers the names of GPUs that can say them and gives them to those that no longer can.
 void NodeState::learn_gpus(io::NvmlReading& reading) {
   for (auto& gpu : reading.gpus) {
-    const auto known = std::find_if(gpus_.begin(), gpus_.end(), [&](const KnownGpu& k) { return k.index == gpu.index; });
+    const auto known =
+        std::find_if(gpus_.begin(), gpus_.end(), [&](const KnownGpu& k) { return k.index == gpu.index; });
     if (!gpu.pci.empty() && !gpu.uuid.empty()) {
       ledger_.name_device(gpu.uuid, gpu.pci);
-      if (known == gpus_.end()) gpus_.push_back({gpu.index, gpu.uuid, gpu.pci});
-      else *known = {gpu.index, gpu.uuid, gpu.pci};
+      if (known == gpus_.end())
+        gpus_.push_back({gpu.index, gpu.uuid, gpu.pci});
+      else
+        *known = {gpu.index, gpu.uuid, gpu.pci};
     } else if (known != gpus_.end()) {
       gpu.uuid = known->uuid;
       gpu.pci = known->pci;
@@ -118,7 +126,8 @@ NodeState::Intake NodeState::take_probe(const ProbeReport& report, TimePoint now
   std::lock_guard lock(mutex_);
   Intake intake;
   const bool turned = report.state != probe_.state;
-  const bool fresh_reading = report.state == fault::ProbeState::good && report.reading && report.rounds != probe_.rounds;
+  const bool fresh_reading =
+      report.state == fault::ProbeState::good && report.reading && report.rounds != probe_.rounds;
   probe_ = report;
   if (probe_.reading) learn_gpus(*probe_.reading);
   if (fresh_reading) {
@@ -164,25 +173,40 @@ namespace {
 
 api::HealthFinding to_api(const fault::LedgerEntry& entry) {
   const auto& finding = entry.finding;
-  return {entry.id,         finding.component, finding.code,     finding.device,  std::string(fault::to_string(finding.severity)),
-          finding.action,   entry.first_seen,  entry.last_seen,  static_cast<std::int64_t>(entry.count),
-          entry.evidence,   finding.injected};
+  return {entry.id,
+          finding.component,
+          finding.code,
+          finding.device,
+          std::string(fault::to_string(finding.severity)),
+          finding.action,
+          entry.first_seen,
+          entry.last_seen,
+          static_cast<std::int64_t>(entry.count),
+          entry.evidence,
+          finding.injected};
 }
 
-bool is_of_gpu(std::string_view component) { return component.starts_with("gpu-") || component.starts_with("amd-") || component == "nvlink"; }
+bool is_of_gpu(std::string_view component) {
+  return component.starts_with("gpu-") || component.starts_with("amd-") || component == "nvlink";
+}
 
 // The state of one device, from the probe and from what the kernel said about it.
-api::DeviceHealth device_health(const io::GpuReading& gpu, bool probe_good, const fault::Ledger& ledger, const std::vector<fault::PolicyRule>& rules) {
-  api::DeviceHealth device{gpu.pci.empty() ? "gpu-" + std::to_string(gpu.index) : gpu.pci, gpu.index, gpu.uuid, "Good", gpu.trouble};
+api::DeviceHealth device_health(const io::GpuReading& gpu, bool probe_good, const fault::Ledger& ledger,
+                                const std::vector<fault::PolicyRule>& rules) {
+  api::DeviceHealth device{gpu.pci.empty() ? "gpu-" + std::to_string(gpu.index) : gpu.pci, gpu.index, gpu.uuid, "Good",
+                           gpu.trouble};
   if (!probe_good) device.state = "Unknown";
   if (gpu.lost) device.state = "Lost";
   for (const auto& entry : ledger.entries()) {
     const auto& finding = entry.finding;
     if (finding.device != device.id || !is_of_gpu(finding.component)) continue;
     const auto how = fault::treatment(finding, rules).repair_class;
-    if (finding.code == "79" && how == RepairClass::replace_node) device.state = "Lost";
-    else if (device.state != "Lost" && (how == RepairClass::replace_node || how == RepairClass::reset)) device.state = "Sick";
-    else continue;
+    if (finding.code == "79" && how == RepairClass::replace_node)
+      device.state = "Lost";
+    else if (device.state != "Lost" && (how == RepairClass::replace_node || how == RepairClass::reset))
+      device.state = "Sick";
+    else
+      continue;
     device.message = finding.component + " " + finding.code + ": " + finding.title;
   }
   return device;

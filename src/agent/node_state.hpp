@@ -1,5 +1,6 @@
-// What the agent knows about its node: the ledger of findings, how far the kernel log was read, the last probe. Threads: the log's
-// reader and the probe write, the reporter reads; everything is under one lock that is never held across I/O.
+// What the agent knows about its node: the ledger of findings, how far the kernel log was read, the last probe.
+// Threads: the log's reader and the probe write, the reporter reads; everything is under one lock that is never held
+// across I/O.
 #pragma once
 
 #include <condition_variable>
@@ -29,8 +30,8 @@ class NodeState {
   Memory memory() const;
 
   struct Intake {
-    bool changed = false;   // the ledger did
-    bool urgent = false;    // a fault that somebody must know at once
+    bool changed = false;     // the ledger did
+    bool urgent = false;      // a fault that somebody must know at once
     std::uint64_t taken = 0;  // records that were new
   };
   // Records in /dev/kmsg's form. uptime: of the machine now, to date records; zero when nobody knows.
@@ -38,7 +39,8 @@ class NodeState {
   Intake take_probe(const ProbeReport& report, TimePoint now);
 
   void set_policy(std::vector<fault::PolicyRule> rules);
-  // How many GPUs there should be, said by a person or by the Node. Until then it is the most that the driver has shown since boot.
+  // How many GPUs there should be, said by a person or by the Node. Until then it is the most that the driver has shown
+  // since boot.
   void set_expected_gpus(int count);
   int expected_gpus() const;
 
@@ -51,7 +53,8 @@ class NodeState {
   };
   View view(TimePoint now) const;
 
-  // Waits until a change is urgent, `until` has passed or stop is requested; returns the newest version and whether it is urgent.
+  // Waits until a change is urgent, `until` has passed or stop is requested; returns the newest version and whether it
+  // is urgent.
   struct Wake {
     std::uint64_t version = 0;
     bool urgent = false;

@@ -12,7 +12,8 @@ namespace {
 const TimePoint now(std::chrono::seconds(1'700'000'000));
 
 std::string xid(int sequence, int code, std::string device = "0000:0a:00") {
-  return "3," + std::to_string(sequence) + "," + std::to_string(sequence) + "000000,-;NVRM: Xid (PCI:" + device + "): " + std::to_string(code) + ", x";
+  return "3," + std::to_string(sequence) + "," + std::to_string(sequence) + "000000,-;NVRM: Xid (PCI:" + device +
+         "): " + std::to_string(code) + ", x";
 }
 
 NodeState::Intake feed(NodeState& state, std::vector<std::string> records, Duration uptime = Duration(0)) {
@@ -48,7 +49,8 @@ TEST_CASE("a fault of the kernel makes the node unhealthy and is urgent; an ordi
 TEST_CASE("the words of a process, continuation lines and garbage are passed over") {
   NodeState state;
   state.begin_boot("b1");
-  feed(state, {"14,1,1,-;NVRM: Xid (PCI:0000:0a:00): 79, x", " SUBSYSTEM=pci", "\xff\xfe", "", "3,2,1,-;" + std::string(16'000, 'x'), xid(3, 13)});
+  feed(state, {"14,1,1,-;NVRM: Xid (PCI:0000:0a:00): 79, x", " SUBSYSTEM=pci", "\xff\xfe", "",
+               "3,2,1,-;" + std::string(16'000, 'x'), xid(3, 13)});
   const auto findings = state.view(now).status.findings;
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].code == "13");

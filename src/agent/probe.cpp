@@ -13,7 +13,8 @@ namespace {
 using fault::Finding;
 using fault::Severity;
 
-Finding make(std::string_view code, const io::GpuReading& gpu, Severity severity, std::string_view action, std::string title) {
+Finding make(std::string_view code, const io::GpuReading& gpu, Severity severity, std::string_view action,
+             std::string title) {
   Finding finding;
   finding.component = "gpu-nvml";
   finding.code = code;
@@ -38,19 +39,23 @@ std::vector<Finding> findings_of(const io::NvmlReading& reading, int expected_gp
       findings.push_back(make("LOST", gpu, Severity::fatal, "RESTART_BM", "The driver says that the GPU is lost"));
       continue;
     }
-    if (!gpu.trouble.empty()) findings.push_back(make("NO_ANSWER", gpu, Severity::error, "", "The driver cannot read the GPU: " + gpu.trouble));
+    if (!gpu.trouble.empty())
+      findings.push_back(make("NO_ANSWER", gpu, Severity::error, "", "The driver cannot read the GPU: " + gpu.trouble));
     if (gpu.ecc_uncorrected.value_or(0) > 0)
-      findings.push_back(make("ECC_UNCORRECTED", gpu, Severity::warn, "", "Uncorrected memory errors since the driver was loaded"));
+      findings.push_back(
+          make("ECC_UNCORRECTED", gpu, Severity::warn, "", "Uncorrected memory errors since the driver was loaded"));
     if (gpu.recovery_action.value_or(0) != 0) {
       const auto code = "154/0x" + std::to_string(*gpu.recovery_action);
       const auto* entry = fault::Catalog::instance().xid(code);
-      findings.push_back(make("RECOVERY_ACTION/" + std::to_string(*gpu.recovery_action), gpu, entry ? entry->severity : Severity::warn,
-                              entry ? entry->action : std::string_view{}, entry ? std::string(entry->title) : "An unknown recovery action"));
+      findings.push_back(make("RECOVERY_ACTION/" + std::to_string(*gpu.recovery_action), gpu,
+                              entry ? entry->severity : Severity::warn, entry ? entry->action : std::string_view{},
+                              entry ? std::string(entry->title) : "An unknown recovery action"));
     }
   }
   if (expected_gpus > 0 && reading.gpus.size() < static_cast<size_t>(expected_gpus)) {
-    auto missing = make("GPU_MISSING", {}, Severity::fatal, "",
-                        std::to_string(reading.gpus.size()) + " GPUs are there, " + std::to_string(expected_gpus) + " should be");
+    auto missing =
+        make("GPU_MISSING", {}, Severity::fatal, "",
+             std::to_string(reading.gpus.size()) + " GPUs are there, " + std::to_string(expected_gpus) + " should be");
     missing.device.clear();
     findings.push_back(std::move(missing));
   }
@@ -123,7 +128,8 @@ ProbeReport Probe::latest() const {
   auto report = shared_->report;
   if (shared_->started && monotonic_now() - *shared_->started > shared_->options.patience) {
     report.state = fault::ProbeState::failed;
-    report.message = "The driver has not answered the device probe for " + format_duration(monotonic_now() - *shared_->started) + ".";
+    report.message = "The driver has not answered the device probe for " +
+                     format_duration(monotonic_now() - *shared_->started) + ".";
   }
   return report;
 }

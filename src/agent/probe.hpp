@@ -1,4 +1,5 @@
-// Asks the accelerators how they are, on a thread of its own: a driver that hangs hangs the probe, never the agent, and then nobody can say.
+// Asks the accelerators how they are, on a thread of its own: a driver that hangs hangs the probe, never the agent, and
+// then nobody can say.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace homeostat::agent {
 
 struct ProbeReport {
   fault::ProbeState state = fault::ProbeState::pending;
-  std::string message;  // why it failed
+  std::string message;                     // why it failed
   std::optional<io::NvmlReading> reading;  // the last good one
   std::uint64_t rounds = 0;                // that have ended
 };
@@ -37,7 +38,7 @@ class Probe {
  public:
   using Load = std::function<Result<std::unique_ptr<io::Nvml>>(const std::string&)>;
   explicit Probe(ProbeOptions options, Load load = nullptr);  // null: io::load_nvml
-  ~Probe();  // does not wait for a probe that hangs
+  ~Probe();                                                   // does not wait for a probe that hangs
 
   ProbeReport latest() const;
   void ask_now();  // another round soon: the kernel has just said something

@@ -76,7 +76,9 @@ TEST_CASE("a GPU that was lost before it could say its name is still counted") {
 }
 
 TEST_CASE("a missing library is nothing to watch where no GPU is expected, and a failure where one is") {
-  const Probe::Load missing = [](const std::string&) -> Result<std::unique_ptr<io::Nvml>> { return fail(ErrorKind::not_found, "not there"); };
+  const Probe::Load missing = [](const std::string&) -> Result<std::unique_ptr<io::Nvml>> {
+    return fail(ErrorKind::not_found, "not there");
+  };
   Probe idle({"", false, Duration(5), Duration(1000)}, missing);
   CHECK(eventually([&] { return idle.latest().state == fault::ProbeState::absent; }));
   idle.expect_gpus(true);
@@ -103,7 +105,8 @@ TEST_CASE("a probe that hangs says so and holds nobody up") {
 }
 
 TEST_CASE("asked, it looks again at once") {
-  Probe probe({"", true, Duration(60'000), Duration(1000)}, scripted([] { return Result<io::NvmlReading>(io::NvmlReading{}); }));
+  Probe probe({"", true, Duration(60'000), Duration(1000)},
+              scripted([] { return Result<io::NvmlReading>(io::NvmlReading{}); }));
   CHECK(eventually([&] { return probe.latest().rounds == 1; }));
   probe.ask_now();
   CHECK(eventually([&] { return probe.latest().rounds == 2; }));

@@ -23,9 +23,12 @@ namespace {
 std::string_view condition_status(fault::NodeVerdict verdict) {
   switch (verdict) {
     case fault::NodeVerdict::healthy:
-    case fault::NodeVerdict::degraded: return "True";
-    case fault::NodeVerdict::unhealthy: return "False";
-    case fault::NodeVerdict::unknown: return "Unknown";
+    case fault::NodeVerdict::degraded:
+      return "True";
+    case fault::NodeVerdict::unhealthy:
+      return "False";
+    case fault::NodeVerdict::unknown:
+      return "Unknown";
   }
   return "Unknown";
 }
@@ -54,7 +57,8 @@ Result<void> Reporter::ensure_object() {
   if (!options_.expected_gpus && gpus_of_node_) state_.set_expected_gpus(*gpus_of_node_);
   auto object = kube::new_object(node_healths, "", options_.node_name);
   io::set_at(object, {"metadata", "ownerReferences"}, boost::json::array{kube::owner_reference(nodes, *node)});
-  const auto applied = client_.apply(node_healths, "", options_.node_name, object, {std::string(names::agent_manager), true, ""});
+  const auto applied =
+      client_.apply(node_healths, "", options_.node_name, object, {std::string(names::agent_manager), true, ""});
   if (!applied) return std::unexpected(applied.error());
   if (conditions_.empty()) conditions_ = io::array_at(*applied, {"status", "conditions"});
   ensured_ = true;
@@ -63,17 +67,22 @@ Result<void> Reporter::ensure_object() {
 
 Result<void> Reporter::write_status(const NodeState::View& view) {
   const auto now = clock_.now();
-  kube::set_condition(conditions_, {std::string(names::accelerator_condition), std::string(condition_status(view.judgement.verdict)), view.judgement.reason, view.judgement.message},
+  kube::set_condition(conditions_,
+                      {std::string(names::accelerator_condition), std::string(condition_status(view.judgement.verdict)),
+                       view.judgement.reason, view.judgement.message},
                       now);
   const bool probe_speaks = view.probe == fault::ProbeState::good || view.probe == fault::ProbeState::absent;
-  kube::set_condition(conditions_, {"AgentConnected", probe_speaks ? "True" : "False", probe_speaks ? "Reporting" : "ProbeFailed",
-                                    probe_speaks ? "The kernel log and the device probe are being read." : "The kernel log is being read; the device probe is not: " + view.probe_message},
+  kube::set_condition(conditions_,
+                      {"AgentConnected", probe_speaks ? "True" : "False", probe_speaks ? "Reporting" : "ProbeFailed",
+                       probe_speaks ? "The kernel log and the device probe are being read."
+                                    : "The kernel log is being read; the device probe is not: " + view.probe_message},
                       now);
   auto status = api::encode_node_health_status(view.status);
   status["conditions"] = conditions_;
   auto object = kube::new_object(node_healths, "", options_.node_name);
   object["status"] = std::move(status);
-  const auto applied = client_.apply(node_healths, "", options_.node_name, object, {std::string(names::agent_manager), true, "status"});
+  const auto applied =
+      client_.apply(node_healths, "", options_.node_name, object, {std::string(names::agent_manager), true, "status"});
   if (applied) return {};
   if (applied.error().kind == ErrorKind::not_found) ensured_ = false;
   return std::unexpected(applied.error());
@@ -86,12 +95,10 @@ Result<void> Reporter::write_node_condition(const NodeState::View& view) {
   if (text == node_condition_ && !due) return {};
   const auto now = clock_.now();
   if (status != node_condition_status_) node_condition_since_ = now;
-  const boost::json::object condition{{"type", names::accelerator_condition},
-                                      {"status", status},
-                                      {"reason", view.judgement.reason},
-                                      {"message", view.judgement.message},
-                                      {"lastHeartbeatTime", kube::meta_time(now)},
-                                      {"lastTransitionTime", kube::meta_time(node_condition_since_)}};
+  const boost::json::object condition{
+      {"type", names::accelerator_condition},      {"status", status},
+      {"reason", view.judgement.reason},           {"message", view.judgement.message},
+      {"lastHeartbeatTime", kube::meta_time(now)}, {"lastTransitionTime", kube::meta_time(node_condition_since_)}};
   boost::json::object body;
   io::set_at(body, {"status", "conditions"}, boost::json::array{condition});
   const auto patched = client_.patch(nodes, "", options_.node_name, kube::PatchType::strategic_merge, body, "status");
@@ -158,7 +165,8 @@ void Reporter::run(std::stop_token stop) {
     // Quiet until something is urgent, else for a batch's time; then only a change or the heartbeat is worth a write.
     while (!stop.stop_requested()) {
       const auto wake = state_.wait(seen_urgent, options_.batch, stop);
-      if (wake.urgent || wake.version != written_version_ || clock_.monotonic() - written_at_ >= options_.heartbeat) break;
+      if (wake.urgent || wake.version != written_version_ || clock_.monotonic() - written_at_ >= options_.heartbeat)
+        break;
     }
   }
 }

@@ -1,5 +1,6 @@
-// Writes the node's NodeHealth and its condition AcceleratorHealthy: an urgent change at once, others within a second, a sign of life every
-// ten. When the API server is away it keeps trying; what it then writes is the newest state, so nothing is lost.
+// Writes the node's NodeHealth and its condition AcceleratorHealthy: an urgent change at once, others within a second,
+// a sign of life every ten. When the API server is away it keeps trying; what it then writes is the newest state, so
+// nothing is lost.
 #pragma once
 
 #include <boost/json/array.hpp>

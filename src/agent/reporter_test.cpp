@@ -36,7 +36,8 @@ class RecordingClient final : public kube::Client {
     if (found == objects.end()) return fail(ErrorKind::not_found, "not found");
     return found->second;
   }
-  Result<Object> apply(const Resource& resource, std::string_view, std::string_view name, const Object& body, const kube::ApplyOptions& options) override {
+  Result<Object> apply(const Resource& resource, std::string_view, std::string_view name, const Object& body,
+                       const kube::ApplyOptions& options) override {
     std::lock_guard lock(mutex);
     calls.push_back("apply " + resource.plural + (options.subresource.empty() ? "" : "/" + options.subresource));
     CHECK(options.field_manager == "homeostat-agent");
@@ -50,8 +51,8 @@ class RecordingClient final : public kube::Client {
       if ((member.key() == "status") == (options.subresource == "status")) object[member.key()] = member.value();
     return object;
   }
-  Result<Object> patch(const Resource& resource, std::string_view, std::string_view, kube::PatchType type, const boost::json::value& body,
-                       std::string_view subresource) override {
+  Result<Object> patch(const Resource& resource, std::string_view, std::string_view, kube::PatchType type,
+                       const boost::json::value& body, std::string_view subresource) override {
     std::lock_guard lock(mutex);
     calls.push_back("patch " + resource.plural + "/" + std::string(subresource));
     CHECK(type == kube::PatchType::strategic_merge);
@@ -61,16 +62,28 @@ class RecordingClient final : public kube::Client {
   }
   Object last_patch;
 
-  Result<kube::ObjectList> list(const Resource&, std::string_view, const kube::ListOptions&) override { return unused(); }
-  Result<void> watch(const Resource&, std::string_view, const kube::WatchOptions&, const std::function<bool(kube::WatchEvent&&)>&, std::stop_token) override { return unused(); }
+  Result<kube::ObjectList> list(const Resource&, std::string_view, const kube::ListOptions&) override {
+    return unused();
+  }
+  Result<void> watch(const Resource&, std::string_view, const kube::WatchOptions&,
+                     const std::function<bool(kube::WatchEvent&&)>&, std::stop_token) override {
+    return unused();
+  }
   Result<Object> create(const Resource&, std::string_view, const Object&) override { return unused(); }
-  Result<Object> replace(const Resource&, std::string_view, std::string_view, const Object&, std::string_view) override { return unused(); }
-  Result<void> remove(const Resource&, std::string_view, std::string_view, const kube::DeleteOptions&) override { return unused(); }
+  Result<Object> replace(const Resource&, std::string_view, std::string_view, const Object&,
+                         std::string_view) override {
+    return unused();
+  }
+  Result<void> remove(const Resource&, std::string_view, std::string_view, const kube::DeleteOptions&) override {
+    return unused();
+  }
   Result<void> evict(std::string_view, std::string_view, std::string_view) override { return unused(); }
   Result<std::string> raw_get(std::string_view) override { return unused(); }
 
  private:
-  static std::unexpected<Error> unused() { return fail(ErrorKind::internal, "The reporter has no business with this."); }
+  static std::unexpected<Error> unused() {
+    return fail(ErrorKind::internal, "The reporter has no business with this.");
+  }
 };
 
 struct Fixture {
@@ -81,7 +94,8 @@ struct Fixture {
   Reporter reporter;
 
   Fixture() : reporter(options(), state, client, clock, random) {
-    client.objects["nodes/n1"] = *io::parse_json_object(R"({"metadata":{"name":"n1","uid":"u-1"},"status":{"capacity":{"nvidia.com/gpu":"8"}}})");
+    client.objects["nodes/n1"] = *io::parse_json_object(
+        R"({"metadata":{"name":"n1","uid":"u-1"},"status":{"capacity":{"nvidia.com/gpu":"8"}}})");
     state.begin_boot("b1");
     ProbeReport probe;
     probe.state = fault::ProbeState::absent;
@@ -94,7 +108,9 @@ struct Fixture {
   }
   const Object& health() { return client.objects["nodehealths/n1"]; }
   void fault(int sequence, int code) {
-    state.take_records({"3," + std::to_string(sequence) + ",1,-;NVRM: Xid (PCI:0000:0a:00): " + std::to_string(code) + ", x"}, false, clock.now(), Duration(0));
+    state.take_records(
+        {"3," + std::to_string(sequence) + ",1,-;NVRM: Xid (PCI:0000:0a:00): " + std::to_string(code) + ", x"}, false,
+        clock.now(), Duration(0));
   }
   bool visible(std::string_view verdict) {
     std::lock_guard lock(client.mutex);
@@ -142,7 +158,8 @@ TEST_CASE("a NodeHealth that somebody deleted is made again") {
 
 TEST_CASE("the rules of the policy colour the verdict") {
   Fixture f;
-  f.client.objects["healthpolicies/default"] = *io::parse_json_object(R"({"metadata":{"name":"default"},"spec":{"rules":[{"code":"79","class":"watch"}]}})");
+  f.client.objects["healthpolicies/default"] =
+      *io::parse_json_object(R"({"metadata":{"name":"default"},"spec":{"rules":[{"code":"79","class":"watch"}]}})");
   f.fault(1, 79);
   REQUIRE(f.reporter.report());
   CHECK(io::string_at(f.health(), {"status", "verdict"}) == "Degraded");
@@ -181,6 +198,7 @@ TEST_CASE("from the fault to the report it takes milliseconds") {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto before = std::chrono::steady_clock::now();
   f.fault(1, 79);
-  while (!f.visible("Unhealthy") && std::chrono::steady_clock::now() - before < std::chrono::seconds(5)) std::this_thread::yield();
+  while (!f.visible("Unhealthy") && std::chrono::steady_clock::now() - before < std::chrono::seconds(5))
+    std::this_thread::yield();
   CHECK(std::chrono::steady_clock::now() - before < std::chrono::milliseconds(100));
 }

@@ -28,7 +28,8 @@ Result<std::string> read_boot_id(const std::string& path) {
   std::string line;
   std::getline(file, line);
   const auto boot_id = std::string(fault::trim(std::string_view(line).substr(0, 128)));
-  if (boot_id.empty()) return fail(ErrorKind::not_found, "The boot id cannot be read from " + path + ". Name its file with --boot-id.");
+  if (boot_id.empty())
+    return fail(ErrorKind::not_found, "The boot id cannot be read from " + path + ". Name its file with --boot-id.");
   return boot_id;
 }
 
@@ -42,7 +43,8 @@ Duration uptime() {
 // Follows the log of one boot after another.
 class Watcher {
  public:
-  Watcher(const RunOptions& options, NodeState& state, io::Clock& clock, Probe& probe) : options_(options), state_(state), clock_(clock), probe_(probe) {}
+  Watcher(const RunOptions& options, NodeState& state, io::Clock& clock, Probe& probe)
+      : options_(options), state_(state), clock_(clock), probe_(probe) {}
 
   Result<void> begin() {
     auto boot_id = read_boot_id(options_.boot_id_path);
@@ -63,7 +65,8 @@ class Watcher {
       if (!batch) return std::unexpected(batch.error());
       // What the log held before us is dated by its own clock; what is written while we watch is dated now.
       const bool dated_by_log = !caught_up_ && reader_->is_device();
-      const auto intake = state_.take_records(batch->records, batch->overrun, clock_.now(), dated_by_log ? uptime() : Duration(0));
+      const auto intake =
+          state_.take_records(batch->records, batch->overrun, clock_.now(), dated_by_log ? uptime() : Duration(0));
       caught_up_ |= batch->records.size() < io::max_kmsg_batch;
       if (intake.urgent) probe_.ask_now();
       unsaved_ |= intake.taken > 0;
@@ -82,11 +85,13 @@ class Watcher {
   void recall() {
     auto memory = load_memory(options_.state_folder);
     if (!memory) {
-      if (memory.error().kind != ErrorKind::not_found) io::log_warn("The agent's memory is of no use and is begun anew", {{"error", memory.error().message}});
+      if (memory.error().kind != ErrorKind::not_found)
+        io::log_warn("The agent's memory is of no use and is begun anew", {{"error", memory.error().message}});
       return;
     }
     const auto findings = memory->entries.size();
-    if (state_.recall(std::move(*memory))) io::log_info("The agent goes on where it stopped", {{"findings", std::to_string(findings)}});
+    if (state_.recall(std::move(*memory)))
+      io::log_info("The agent goes on where it stopped", {{"findings", std::to_string(findings)}});
   }
 
   void save() {
@@ -118,8 +123,10 @@ class Watcher {
   bool caught_up_ = false, unsaved_ = false, save_failed_ = false;
 };
 
-Result<std::unique_ptr<kube::Client>> connect(const RunOptions& options, io::Clock& clock, io::Random& random, std::stop_token stop) {
-  auto config = options.kubeconfig.empty() ? kube::load_cluster_config() : kube::load_kubeconfig({{options.kubeconfig}, ""});
+Result<std::unique_ptr<kube::Client>> connect(const RunOptions& options, io::Clock& clock, io::Random& random,
+                                              std::stop_token stop) {
+  auto config =
+      options.kubeconfig.empty() ? kube::load_cluster_config() : kube::load_kubeconfig({{options.kubeconfig}, ""});
   if (!config) return std::unexpected(config.error());
   kube::ClientOptions client;
   client.user_agent = "homeostat-agent/" HOMEOSTAT_VERSION;
@@ -139,7 +146,8 @@ void watch_probe(Probe& probe, bool always_expected, NodeState& state, io::Clock
   }
 }
 
-// A restart of the agent is no event for the node: the first report waits a moment for the first probe, unless there is a fault to tell.
+// A restart of the agent is no event for the node: the first report waits a moment for the first probe, unless there is
+// a fault to tell.
 void await_first_probe(const NodeState& state, io::Clock& clock, std::stop_token stop) {
   for (int i = 0; i < 50 && !stop.stop_requested(); ++i) {
     const auto view = state.view(clock.now());

@@ -1,4 +1,5 @@
-// `homeostat-agent run`: follows the kernel log, probes the devices, reports. Ends when stop is requested or when the log cannot be read.
+// `homeostat-agent run`: follows the kernel log, probes the devices, reports. Ends when stop is requested or when the
+// log cannot be read.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Core decides and nothing else: it may include the standard library and itself, and it may not ask for time, threads or files.
+// Core decides and nothing else: it may include the standard library and itself, and it may not ask for time, threads
+// or files.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,15 +14,30 @@ namespace {
 
 // What core may take from the standard library: no streams, files, threads, sockets or random devices among them.
 constexpr std::array allowed_headers = {
-    "algorithm", "array",    "bit",         "bitset",   "cctype",        "charconv", "chrono",     "climits",
-    "cmath",     "compare",  "concepts",    "cstddef",  "cstdint",       "cstdio",   "cstdlib",    "cstring",
-    "deque",     "expected", "functional",  "iterator", "limits",        "map",      "memory",     "numeric",
-    "optional",  "ranges",   "set",         "span",     "string",        "string_view", "tuple",   "type_traits",
-    "unordered_map", "unordered_set", "utility", "variant", "vector", "initializer_list",
+    "algorithm",     "array",
+    "bit",           "bitset",
+    "cctype",        "charconv",
+    "chrono",        "climits",
+    "cmath",         "compare",
+    "concepts",      "cstddef",
+    "cstdint",       "cstdio",
+    "cstdlib",       "cstring",
+    "deque",         "expected",
+    "functional",    "iterator",
+    "limits",        "map",
+    "memory",        "numeric",
+    "optional",      "ranges",
+    "set",           "span",
+    "string",        "string_view",
+    "tuple",         "type_traits",
+    "unordered_map", "unordered_set",
+    "utility",       "variant",
+    "vector",        "initializer_list",
 };
 
 // The clock is an argument in core; these would read it, or do I/O, behind the caller's back.
-constexpr std::array forbidden_words = {"::now()", "fopen(", "getenv(", "rand(", "sleep_for", "std::cout", "std::cerr", "printf(\""};
+constexpr std::array forbidden_words = {"::now()",   "fopen(",    "getenv(",   "rand(",
+                                        "sleep_for", "std::cout", "std::cerr", "printf(\""};
 
 struct Violation {
   std::string file;

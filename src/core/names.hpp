@@ -1,4 +1,5 @@
-// One thing has one name: every label, taint, annotation, condition and prefix that Homeostat writes where others can see it.
+// One thing has one name: every label, taint, annotation, condition and prefix that Homeostat writes where others can
+// see it.
 #pragma once
 
 #include <string_view>
@@ -11,19 +12,23 @@ inline constexpr std::string_view api_version = "homeostat.dev/v1alpha1";
 inline constexpr std::string_view system_namespace = "homeostat-system";
 
 // Node labels.
-inline constexpr std::string_view pool_label = "homeostat.dev/pool";        // NodePool that the machine belongs to
-inline constexpr std::string_view workers_label = "homeostat.dev/workers";  // the switch: "<namespace>.<cluster>.<worker group>"
+inline constexpr std::string_view pool_label = "homeostat.dev/pool";  // NodePool that the machine belongs to
+inline constexpr std::string_view workers_label =
+    "homeostat.dev/workers";  // the switch: "<namespace>.<cluster>.<worker group>"
 // Node taint of a warm spare, effect NoSchedule; also what says that a node is a spare.
 inline constexpr std::string_view spare_taint = "homeostat.dev/spare";
 // Node annotations.
-inline constexpr std::string_view cordoned_by_annotation = "homeostat.dev/cordoned-by";        // name of the Repair that cordoned
-inline constexpr std::string_view machine_token_annotation = "homeostat.dev/machine-token";    // provider's idempotency token
-inline constexpr std::string_view promoted_for_annotation = "homeostat.dev/promoted-for";      // Repair that took the spare, or "pool"
+inline constexpr std::string_view cordoned_by_annotation =
+    "homeostat.dev/cordoned-by";  // name of the Repair that cordoned
+inline constexpr std::string_view machine_token_annotation =
+    "homeostat.dev/machine-token";  // provider's idempotency token
+inline constexpr std::string_view promoted_for_annotation =
+    "homeostat.dev/promoted-for";  // Repair that took the spare, or "pool"
 // Pod label that forbids automatic replacement of the pod's node when its value is "true".
 inline constexpr std::string_view no_replace_label = "homeostat.dev/no-replace";
 // Labels of objects that a SlurmCluster owns.
 inline constexpr std::string_view cluster_label = "homeostat.dev/cluster";
-inline constexpr std::string_view component_label = "homeostat.dev/component";  // controller, rest, login, worker
+inline constexpr std::string_view component_label = "homeostat.dev/component";        // controller, rest, login, worker
 inline constexpr std::string_view worker_group_label = "homeostat.dev/worker-group";  // of a worker's pod
 
 // Node condition: True healthy, False sick, Unknown when nobody can say.

@@ -1,4 +1,5 @@
-// Wall-clock instants with millisecond resolution, and their RFC 3339 text. Core never asks what time it is: `now` is passed in.
+// Wall-clock instants with millisecond resolution, and their RFC 3339 text. Core never asks what time it is: `now` is
+// passed in.
 #pragma once
 
 #include <chrono>

@@ -23,7 +23,8 @@ void SystemClock::sleep(Duration duration, std::stop_token stop) {
 
 std::uint64_t SystemRandom::next() {
   std::uint64_t value = 0;
-  // getrandom of 8 bytes cannot be short once the pool is ready; a failure means that the kernel lacks it: no key may be made.
+  // getrandom of 8 bytes cannot be short once the pool is ready; a failure means that the kernel lacks it: no key may
+  // be made.
   if (getrandom(&value, sizeof value, 0) != sizeof value) std::abort();
   return value;
 }

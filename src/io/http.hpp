@@ -1,4 +1,5 @@
-// HTTP as the rest of the house sees it. CurlTransport speaks to the world; tests and the simulation put fakes in its place.
+// HTTP as the rest of the house sees it. CurlTransport speaks to the world; tests and the simulation put fakes in its
+// place.
 #pragma once
 
 #include <functional>
@@ -53,8 +54,9 @@ class HttpTransport {
   // (broke after sending), timeout, cancelled, invalid (bad URL, TLS refused: the message says which).
   virtual Result<HttpResponse> send(const HttpRequest& request, std::stop_token stop) = 0;
 
-  // Hands over the body as it arrives; on_chunk returns false to end it. Returns when the server ends the body, on_chunk
-  // ends it, nothing arrived for `idle`, or stop is requested. A status other than 2xx is returned with its body, unstreamed.
+  // Hands over the body as it arrives; on_chunk returns false to end it. Returns when the server ends the body,
+  // on_chunk ends it, nothing arrived for `idle`, or stop is requested. A status other than 2xx is returned with its
+  // body, unstreamed.
   virtual Result<HttpResponse> stream(const HttpRequest& request, Duration idle,
                                       const std::function<bool(std::string_view)>& on_chunk, std::stop_token stop) = 0;
 };

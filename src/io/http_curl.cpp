@@ -1,5 +1,6 @@
-// HttpTransport on libcurl: one easy handle and one multi handle per transport, so that a stop request can wake a waiting call
-// and the connection lives on between calls. HTTP/1.1 on purpose: one dead TCP connection then freezes one watch, not all.
+// HttpTransport on libcurl: one easy handle and one multi handle per transport, so that a stop request can wake a
+// waiting call and the connection lives on between calls. HTTP/1.1 on purpose: one dead TCP connection then freezes one
+// watch, not all.
 #include <curl/curl.h>
 #include <fmt/core.h>
 
@@ -29,7 +30,8 @@ using HeaderList = std::unique_ptr<curl_slist, ListDeleter>;
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return out;
 }
 
@@ -92,9 +94,7 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   return bytes;
 }
 
-curl_blob blob_of(const std::string& text) {
-  return {const_cast<char*>(text.data()), text.size(), CURL_BLOB_COPY};
-}
+curl_blob blob_of(const std::string& text) { return {const_cast<char*>(text.data()), text.size(), CURL_BLOB_COPY}; }
 
 class CurlTransport final : public HttpTransport {
  public:
@@ -176,7 +176,8 @@ void CurlTransport::set_options(const HttpRequest& request, Exchange& exchange, 
       const auto at = url.find(target->first);
       url.replace(at, target->first.size(), tls_.server_name);
       HeaderList connect(curl_slist_append(
-          nullptr, fmt::format("{}:{}:{}:{}", tls_.server_name, target->second, target->first, target->second).c_str()));
+          nullptr,
+          fmt::format("{}:{}:{}:{}", tls_.server_name, target->second, target->first, target->second).c_str()));
       connect_to_ = std::move(connect);
       curl_easy_setopt(easy_, CURLOPT_CONNECT_TO, connect_to_.get());
     }
@@ -195,7 +196,8 @@ void CurlTransport::set_options(const HttpRequest& request, Exchange& exchange, 
   curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, on_body);
   curl_easy_setopt(easy_, CURLOPT_WRITEDATA, &exchange);
   curl_easy_setopt(easy_, CURLOPT_HTTPHEADER, headers.get());
-  curl_easy_setopt(easy_, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(std::max<Duration::rep>(1, request.timeout.count())));
+  curl_easy_setopt(easy_, CURLOPT_CONNECTTIMEOUT_MS,
+                   static_cast<long>(std::max<Duration::rep>(1, request.timeout.count())));
   if (!tls_.proxy_url.empty()) curl_easy_setopt(easy_, CURLOPT_PROXY, tls_.proxy_url.c_str());
   if (!tls_.unix_socket.empty()) curl_easy_setopt(easy_, CURLOPT_UNIX_SOCKET_PATH, tls_.unix_socket.c_str());
   set_tls();
@@ -227,8 +229,11 @@ Error CurlTransport::error_of(CURLcode code, const HttpRequest& request, const E
     case CURLE_UNSUPPORTED_PROTOCOL:
       return {ErrorKind::invalid, fmt::format("{}: not a usable http or https address ({})", where, why), {}};
     case CURLE_PEER_FAILED_VERIFICATION:
-      return {ErrorKind::invalid,
-              fmt::format("{}: the server's certificate is not trusted ({}); check the CA certificate and the server name", where, why), {}};
+      return {
+          ErrorKind::invalid,
+          fmt::format("{}: the server's certificate is not trusted ({}); check the CA certificate and the server name",
+                      where, why),
+          {}};
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CACERT_BADFILE:
       return {ErrorKind::invalid, fmt::format("{}: a certificate or key of ours cannot be used ({})", where, why), {}};
@@ -236,13 +241,17 @@ Error CurlTransport::error_of(CURLcode code, const HttpRequest& request, const E
     case CURLE_COULDNT_RESOLVE_PROXY:
       return {ErrorKind::unreachable, fmt::format("{}: the host name does not resolve ({})", where, why), {}};
     case CURLE_COULDNT_CONNECT:
-      return {ErrorKind::unreachable, fmt::format("{}: nothing answers there ({}); is the server running?", where, why), {}};
+      return {ErrorKind::unreachable,
+              fmt::format("{}: nothing answers there ({}); is the server running?", where, why),
+              {}};
     case CURLE_OPERATION_TIMEDOUT:
       return {request_was_sent() ? ErrorKind::timeout : ErrorKind::unreachable,
-              fmt::format("{}: no answer within {}", where, format_duration(request.timeout)), {}};
+              fmt::format("{}: no answer within {}", where, format_duration(request.timeout)),
+              {}};
     default:
       return {request_was_sent() ? ErrorKind::unknown_outcome : ErrorKind::unreachable,
-              fmt::format("{}: the connection failed ({})", where, why), {}};
+              fmt::format("{}: the connection failed ({})", where, why),
+              {}};
   }
 }
 
@@ -262,7 +271,8 @@ std::optional<Error> CurlTransport::drive(const HttpRequest& request, std::optio
       return error_of(message->data.result, request, exchange);
     }
     if (stop.stop_requested())
-      return Error{ErrorKind::cancelled, fmt::format("{} {}: cancelled", request.method, without_query(request.url)), {}};
+      return Error{
+          ErrorKind::cancelled, fmt::format("{} {}: cancelled", request.method, without_query(request.url)), {}};
     const Duration now = now_monotonic();
     const bool streaming = idle && exchange.headers_done;
     const Duration limit = streaming ? exchange.last_activity + *idle : deadline;
@@ -276,7 +286,8 @@ std::optional<Error> CurlTransport::drive(const HttpRequest& request, std::optio
 }
 
 Result<HttpResponse> CurlTransport::perform(const HttpRequest& request, std::optional<Duration> idle,
-                                            const std::function<bool(std::string_view)>* on_chunk, std::stop_token stop) {
+                                            const std::function<bool(std::string_view)>* on_chunk,
+                                            std::stop_token stop) {
   HeaderList headers;
   const auto add = [&](const std::string& line) { headers.reset(curl_slist_append(headers.release(), line.c_str())); };
   for (const auto& [name, value] : request.headers) add(fmt::format("{}: {}", name, value));

@@ -35,7 +35,8 @@ TEST_CASE("a request carries its method, headers and body, and the answer comes 
   });
   auto transport = make_curl_transport({});
   for (const char* method : {"POST", "PUT", "PATCH", "DELETE"}) {
-    const auto response = transport->send({.method = method, .url = url(*server, "/a/b"), .headers = {{"X-Sent", "yes"}}, .body = "hello"}, {});
+    const auto response = transport->send(
+        {.method = method, .url = url(*server, "/a/b"), .headers = {{"X-Sent", "yes"}}, .body = "hello"}, {});
     REQUIRE(response.has_value());
     CHECK(response->status == 201);
     CHECK(response->header("x-seen") == "yes");
@@ -60,7 +61,8 @@ TEST_CASE("a server that is too slow is a timeout: the outcome of a write is the
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
     return ServerResponse{};
   });
-  const auto response = make_curl_transport({})->send({.method = "POST", .url = url(*server, "/"), .body = "x", .timeout = Duration{80}}, {});
+  const auto response = make_curl_transport({})->send(
+      {.method = "POST", .url = url(*server, "/"), .body = "x", .timeout = Duration{80}}, {});
   REQUIRE_FALSE(response.has_value());
   CHECK(response.error().kind == ErrorKind::timeout);
 }
@@ -95,7 +97,9 @@ TEST_CASE("a stream hands over chunks until the reader has enough") {
   auto server = serve({}, [](const ServerRequest&) {
     ServerResponse response;
     auto count = std::make_shared<int>(0);
-    response.stream = [count](const std::function<bool(std::string_view)>& write) { return write("line\n") && ++*count < 1000; };
+    response.stream = [count](const std::function<bool(std::string_view)>& write) {
+      return write("line\n") && ++*count < 1000;
+    };
     return response;
   });
   std::string seen;
@@ -113,16 +117,21 @@ TEST_CASE("a stream hands over chunks until the reader has enough") {
 TEST_CASE("TLS: trusted with the CA, refused without it, verified under another name on demand") {
   const auto ca = make_ca("test ca", std::chrono::hours(1));
   REQUIRE(ca.has_value());
-  const auto cert = issue(*ca, {.common_name = "db.example", .dns_names = {"db.example"}, .server = true, .validity = std::chrono::hours(1)});
+  const auto cert = issue(
+      *ca,
+      {.common_name = "db.example", .dns_names = {"db.example"}, .server = true, .validity = std::chrono::hours(1)});
   REQUIRE(cert.has_value());
-  auto server = serve({.cert_pem = cert->cert_pem, .key_pem = cert->key_pem}, [](const ServerRequest&) { return ServerResponse{}; });
+  auto server = serve({.cert_pem = cert->cert_pem, .key_pem = cert->key_pem},
+                      [](const ServerRequest&) { return ServerResponse{}; });
 
-  const auto named = make_curl_transport({.ca_pem = ca->cert_pem, .server_name = "db.example"})->send({.url = url(*server, "/", "https")}, {});
+  const auto named = make_curl_transport({.ca_pem = ca->cert_pem, .server_name = "db.example"})
+                         ->send({.url = url(*server, "/", "https")}, {});
   CHECK(named.has_value());
   const auto wrong_name = make_curl_transport({.ca_pem = ca->cert_pem})->send({.url = url(*server, "/", "https")}, {});
   REQUIRE_FALSE(wrong_name.has_value());
   CHECK(wrong_name.error().kind == ErrorKind::invalid);
-  const auto untrusted = make_curl_transport({.server_name = "db.example"})->send({.url = url(*server, "/", "https")}, {});
+  const auto untrusted =
+      make_curl_transport({.server_name = "db.example"})->send({.url = url(*server, "/", "https")}, {});
   REQUIRE_FALSE(untrusted.has_value());
   CHECK(untrusted.error().message.find("not trusted") != std::string::npos);
   CHECK(make_curl_transport({.insecure_skip_verify = true})->send({.url = url(*server, "/", "https")}, {}).has_value());

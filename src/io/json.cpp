@@ -9,7 +9,9 @@ namespace homeostat::io {
 namespace json = boost::json;
 
 Result<json::value> parse_json(std::string_view text, std::string_view what, size_t max_bytes) {
-  if (text.size() > max_bytes) return fail(ErrorKind::invalid, fmt::format("{} has {} bytes, more than the {} allowed", what, text.size(), max_bytes));
+  if (text.size() > max_bytes)
+    return fail(ErrorKind::invalid,
+                fmt::format("{} has {} bytes, more than the {} allowed", what, text.size(), max_bytes));
   json::parse_options options;
   options.max_depth = 64;
   json::error_code code;
@@ -87,13 +89,27 @@ const json::object& members_of(const json::value* value) {
 
 }  // namespace
 
-std::string string_at(const json::object& object, JsonPath path, std::string_view fallback) { return text_of(find(object, path), fallback); }
-std::string string_at(const json::value& value, JsonPath path, std::string_view fallback) { return text_of(find(value, path), fallback); }
-std::int64_t int_at(const json::object& object, JsonPath path, std::int64_t fallback) { return integer_of(find(object, path), fallback); }
-std::int64_t int_at(const json::value& value, JsonPath path, std::int64_t fallback) { return integer_of(find(value, path), fallback); }
-double double_at(const json::object& object, JsonPath path, double fallback) { return number_of(find(object, path), fallback); }
-double double_at(const json::value& value, JsonPath path, double fallback) { return number_of(find(value, path), fallback); }
-bool bool_at(const json::object& object, JsonPath path, bool fallback) { return truth_of(find(object, path), fallback); }
+std::string string_at(const json::object& object, JsonPath path, std::string_view fallback) {
+  return text_of(find(object, path), fallback);
+}
+std::string string_at(const json::value& value, JsonPath path, std::string_view fallback) {
+  return text_of(find(value, path), fallback);
+}
+std::int64_t int_at(const json::object& object, JsonPath path, std::int64_t fallback) {
+  return integer_of(find(object, path), fallback);
+}
+std::int64_t int_at(const json::value& value, JsonPath path, std::int64_t fallback) {
+  return integer_of(find(value, path), fallback);
+}
+double double_at(const json::object& object, JsonPath path, double fallback) {
+  return number_of(find(object, path), fallback);
+}
+double double_at(const json::value& value, JsonPath path, double fallback) {
+  return number_of(find(value, path), fallback);
+}
+bool bool_at(const json::object& object, JsonPath path, bool fallback) {
+  return truth_of(find(object, path), fallback);
+}
 bool bool_at(const json::value& value, JsonPath path, bool fallback) { return truth_of(find(value, path), fallback); }
 const json::array& array_at(const json::object& object, JsonPath path) { return list_of(find(object, path)); }
 const json::array& array_at(const json::value& value, JsonPath path) { return list_of(find(value, path)); }

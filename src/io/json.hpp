@@ -1,5 +1,5 @@
-// Small, safe accessors over boost::json: a missing field or one of another type gives the fallback, never an exception.
-// Pure functions, safe from any thread.
+// Small, safe accessors over boost::json: a missing field or one of another type gives the fallback, never an
+// exception. Pure functions, safe from any thread.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -17,8 +17,10 @@ using JsonPath = std::initializer_list<std::string_view>;
 
 // Refuses (kind invalid) texts beyond max_bytes, nesting beyond 64 and anything that is not one JSON value.
 // `what` names the text in the message: "the answer of slurmrestd".
-Result<boost::json::value> parse_json(std::string_view text, std::string_view what = "the text", size_t max_bytes = 64u << 20);
-Result<boost::json::object> parse_json_object(std::string_view text, std::string_view what = "the text", size_t max_bytes = 64u << 20);
+Result<boost::json::value> parse_json(std::string_view text, std::string_view what = "the text",
+                                      size_t max_bytes = 64u << 20);
+Result<boost::json::object> parse_json_object(std::string_view text, std::string_view what = "the text",
+                                              size_t max_bytes = 64u << 20);
 
 // nullptr when a level is missing or is not an object.
 const boost::json::value* find(const boost::json::object& object, JsonPath path);

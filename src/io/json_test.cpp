@@ -8,7 +8,8 @@ using namespace homeostat;
 using namespace homeostat::io;
 
 TEST_CASE("accessors give the fallback for what is missing or of another type") {
-  const auto object = *parse_json_object(R"({"a":{"b":"text","n":7,"f":1.5,"t":true,"l":[1],"x.y/z":"dotted"},"s":"flat"})");
+  const auto object =
+      *parse_json_object(R"({"a":{"b":"text","n":7,"f":1.5,"t":true,"l":[1],"x.y/z":"dotted"},"s":"flat"})");
   CHECK(string_at(object, {"a", "b"}) == "text");
   CHECK(string_at(object, {"a", "x.y/z"}) == "dotted");
   CHECK(string_at(object, {"a", "n"}, "none") == "none");
@@ -28,7 +29,10 @@ TEST_CASE("texts that are no JSON, too long or too deep are refused with a sente
     std::string text;
     const char* says;
   };
-  const Case cases[] = {{"{", "not valid JSON"}, {"{} x", "not valid JSON"}, {std::string(200, '['), "not valid JSON"}, {std::string(2000, ' '), "more than"}};
+  const Case cases[] = {{"{", "not valid JSON"},
+                        {"{} x", "not valid JSON"},
+                        {std::string(200, '['), "not valid JSON"},
+                        {std::string(2000, ' '), "more than"}};
   for (const auto& [text, says] : cases) {
     const auto result = parse_json(text, "the answer", 1000);
     REQUIRE_FALSE(result.has_value());

@@ -20,8 +20,10 @@ std::string encode(std::string_view bytes, std::string_view alphabet, bool paddi
     const size_t count = std::min<size_t>(3, bytes.size() - i);
     for (size_t j = 0; j < 3; ++j) group = (group << 8) | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0u);
     for (size_t j = 0; j < 4; ++j) {
-      if (j <= count) out.push_back(alphabet[(group >> (18 - 6 * j)) & 63]);
-      else if (padding) out.push_back('=');
+      if (j <= count)
+        out.push_back(alphabet[(group >> (18 - 6 * j)) & 63]);
+      else if (padding)
+        out.push_back('=');
     }
   }
   return out;
@@ -60,18 +62,23 @@ Result<std::string> base64_decode(std::string_view text) {
       out.push_back(static_cast<char>((bits >> held) & 0xff));
     }
   }
-  if (digits % 4 == 1 || pads > 2 || (pads > 0 && (digits + pads) % 4 != 0)) return fail(ErrorKind::invalid, "not base64: its length is wrong");
+  if (digits % 4 == 1 || pads > 2 || (pads > 0 && (digits + pads) % 4 != 0))
+    return fail(ErrorKind::invalid, "not base64: its length is wrong");
   return out;
 }
 
 std::string mint_jwt(std::string_view key_bytes, const JwtClaims& claims) {
-  const auto seconds = [](TimePoint time) { return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count(); };
-  const boost::json::object payload{{"exp", seconds(claims.expires_at)}, {"iat", seconds(claims.issued_at)}, {"sun", claims.user}};
-  std::string text = base64url_encode(R"({"alg":"HS256","typ":"JWT"})") + "." + base64url_encode(boost::json::serialize(payload));
+  const auto seconds = [](TimePoint time) {
+    return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
+  };
+  const boost::json::object payload{
+      {"exp", seconds(claims.expires_at)}, {"iat", seconds(claims.issued_at)}, {"sun", claims.user}};
+  std::string text =
+      base64url_encode(R"({"alg":"HS256","typ":"JWT"})") + "." + base64url_encode(boost::json::serialize(payload));
   std::array<unsigned char, EVP_MAX_MD_SIZE> mac{};
   unsigned int length = 0;
-  HMAC(EVP_sha256(), key_bytes.data(), static_cast<int>(key_bytes.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-       mac.data(), &length);
+  HMAC(EVP_sha256(), key_bytes.data(), static_cast<int>(key_bytes.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(), &length);
   return text + "." + base64url_encode({reinterpret_cast<const char*>(mac.data()), length});
 }
 

@@ -1,4 +1,5 @@
-// JSON Web Tokens signed with HS256, as Slurm's auth/jwt takes them, and base64. Pure computation; keys never reach an Error.
+// JSON Web Tokens signed with HS256, as Slurm's auth/jwt takes them, and base64. Pure computation; keys never reach an
+// Error.
 #pragma once
 
 #include <string>
@@ -17,8 +18,9 @@ struct JwtClaims {
 
 std::string mint_jwt(std::string_view key_bytes, const JwtClaims& claims);
 
-std::string base64_encode(std::string_view bytes);      // RFC 4648 with padding
-std::string base64url_encode(std::string_view bytes);   // URL alphabet, no padding
-Result<std::string> base64_decode(std::string_view text);  // either alphabet; white space is skipped, padding is optional
+std::string base64_encode(std::string_view bytes);     // RFC 4648 with padding
+std::string base64url_encode(std::string_view bytes);  // URL alphabet, no padding
+Result<std::string> base64_decode(
+    std::string_view text);  // either alphabet; white space is skipped, padding is optional
 
 }  // namespace homeostat::io

@@ -64,7 +64,8 @@ class DeviceReader final : public KmsgReader {
           continue;
         }
         if (count < 0 && (errno == EINTR || errno == EINVAL)) continue;
-        if (count < 0 && errno != EAGAIN) return fail(ErrorKind::internal, "Reading " + path_ + " failed: " + reason() + ".");
+        if (count < 0 && errno != EAGAIN)
+          return fail(ErrorKind::internal, "Reading " + path_ + " failed: " + reason() + ".");
         break;
       }
       const auto left = deadline - monotonic();
@@ -83,7 +84,8 @@ class DeviceReader final : public KmsgReader {
 
 class FileReader final : public KmsgReader {
  public:
-  FileReader(int fd, std::string path) : fd_(fd), path_(std::move(path)), inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)), chunk_(64 * 1024) {
+  FileReader(int fd, std::string path)
+      : fd_(fd), path_(std::move(path)), inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)), chunk_(64 * 1024) {
     watch();
   }
   bool is_device() const override { return false; }
@@ -103,7 +105,8 @@ class FileReader final : public KmsgReader {
 
  private:
   void watch() {
-    watched_ = inotify_.get() >= 0 && ::inotify_add_watch(inotify_.get(), path_.c_str(), IN_MODIFY | IN_MOVE_SELF | IN_DELETE_SELF) >= 0;
+    watched_ = inotify_.get() >= 0 &&
+               ::inotify_add_watch(inotify_.get(), path_.c_str(), IN_MODIFY | IN_MOVE_SELF | IN_DELETE_SELF) >= 0;
   }
 
   void wait(Duration left) {
@@ -170,14 +173,16 @@ Result<std::unique_ptr<KmsgReader>> open_kmsg(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) {
     const bool denied = errno == EACCES || errno == EPERM;
-    return fail(denied ? ErrorKind::forbidden : ErrorKind::not_found,
-                "The kernel log " + path + " cannot be opened: " + reason() + ". " +
-                    (denied ? "Run as root with CAP_SYSLOG." : "Name it with --kmsg; in a pod, mount it from the host."));
+    return fail(
+        denied ? ErrorKind::forbidden : ErrorKind::not_found,
+        "The kernel log " + path + " cannot be opened: " + reason() + ". " +
+            (denied ? "Run as root with CAP_SYSLOG." : "Name it with --kmsg; in a pod, mount it from the host."));
   }
   struct stat info{};
   if (::fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
     ::close(fd);
-    return fail(ErrorKind::invalid, "The kernel log " + path + " is not a file or device. Name the right one with --kmsg.");
+    return fail(ErrorKind::invalid,
+                "The kernel log " + path + " is not a file or device. Name the right one with --kmsg.");
   }
   if (S_ISREG(info.st_mode)) return std::make_unique<FileReader>(fd, path);
   return std::make_unique<DeviceReader>(fd, path);

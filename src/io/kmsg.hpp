@@ -1,6 +1,6 @@
-// Follows a kernel log: /dev/kmsg itself (one record per read, EPIPE when records were overwritten), or a regular file of the same
-// records, one per line, that somebody appends to. Reads on from the very first record that is still there; whoever uses it skips what
-// it knows by sequence number. One thread at a time; memory is bounded.
+// Follows a kernel log: /dev/kmsg itself (one record per read, EPIPE when records were overwritten), or a regular file
+// of the same records, one per line, that somebody appends to. Reads on from the very first record that is still there;
+// whoever uses it skips what it knows by sequence number. One thread at a time; memory is bounded.
 #pragma once
 
 #include <memory>

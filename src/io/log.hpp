@@ -1,4 +1,5 @@
-// Log lines as JSON objects on stderr: one line each, with ts, level, component, msg and the fields given. Secrets never go in.
+// Log lines as JSON objects on stderr: one line each, with ts, level, component, msg and the fields given. Secrets
+// never go in.
 #pragma once
 
 #include <initializer_list>
@@ -17,8 +18,14 @@ void log_setup(std::string component, LogLevel minimum);
 
 void log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 
-inline void log_info(std::string_view message, std::initializer_list<LogField> fields = {}) { log(LogLevel::info, message, fields); }
-inline void log_warn(std::string_view message, std::initializer_list<LogField> fields = {}) { log(LogLevel::warn, message, fields); }
-inline void log_error(std::string_view message, std::initializer_list<LogField> fields = {}) { log(LogLevel::error, message, fields); }
+inline void log_info(std::string_view message, std::initializer_list<LogField> fields = {}) {
+  log(LogLevel::info, message, fields);
+}
+inline void log_warn(std::string_view message, std::initializer_list<LogField> fields = {}) {
+  log(LogLevel::warn, message, fields);
+}
+inline void log_error(std::string_view message, std::initializer_list<LogField> fields = {}) {
+  log(LogLevel::error, message, fields);
+}
 
 }  // namespace homeostat::io

@@ -40,7 +40,7 @@ struct Functions {
   int (*uuid)(Handle, char*, unsigned) = nullptr;
   int (*pci_info)(Handle, PciInfo*) = nullptr;
   const char* (*error_string)(int) = nullptr;
-  int (*driver_version)(char*, unsigned) = nullptr;                                   // the rest may be missing in old drivers
+  int (*driver_version)(char*, unsigned) = nullptr;  // the rest may be missing in old drivers
   int (*total_ecc)(Handle, int, int, unsigned long long*) = nullptr;
   int (*field_values)(Handle, int, FieldValue*) = nullptr;
 };
@@ -59,7 +59,8 @@ class LoadedNvml final : public Nvml {
   Result<NvmlReading> read() override {
     if (!initialized_) {
       const int result = call_.init();
-      if (result != nvml_success && result != nvml_already_initialized) return failure("NVML could not be initialised", result);
+      if (result != nvml_success && result != nvml_already_initialized)
+        return failure("NVML could not be initialised", result);
       initialized_ = true;
     }
     unsigned count = 0;
@@ -69,7 +70,8 @@ class LoadedNvml final : public Nvml {
     }
     NvmlReading reading;
     std::array<char, 96> version{};
-    if (call_.driver_version && call_.driver_version(version.data(), version.size()) == nvml_success) reading.driver_version = version.data();
+    if (call_.driver_version && call_.driver_version(version.data(), version.size()) == nvml_success)
+      reading.driver_version = version.data();
     for (unsigned index = 0; index < count && index < max_gpus; ++index) reading.gpus.push_back(read_gpu(index));
     return reading;
   }
@@ -124,10 +126,12 @@ Result<std::unique_ptr<Nvml>> load_nvml(const std::string& path) {
   void* library = ::dlopen(path.empty() ? "libnvidia-ml.so.1" : path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* why = ::dlerror();
-    return fail(ErrorKind::not_found, std::string("NVIDIA's management library cannot be loaded: ") + (why ? why : "unknown reason") + ".");
+    return fail(ErrorKind::not_found,
+                std::string("NVIDIA's management library cannot be loaded: ") + (why ? why : "unknown reason") + ".");
   }
   Functions functions;
-  const bool complete = find_symbol(library, "nvmlInit_v2", functions.init) && find_symbol(library, "nvmlDeviceGetCount_v2", functions.count) &&
+  const bool complete = find_symbol(library, "nvmlInit_v2", functions.init) &&
+                        find_symbol(library, "nvmlDeviceGetCount_v2", functions.count) &&
                         find_symbol(library, "nvmlDeviceGetHandleByIndex_v2", functions.handle_by_index) &&
                         find_symbol(library, "nvmlDeviceGetUUID", functions.uuid) &&
                         find_symbol(library, "nvmlDeviceGetPciInfo_v3", functions.pci_info) &&

@@ -1,5 +1,5 @@
-// NVIDIA's management library, loaded at run time: what each GPU says about itself. One thread at a time; a call may hang as long as the
-// driver does, so it belongs on a thread of its own (agent/probe).
+// NVIDIA's management library, loaded at run time: what each GPU says about itself. One thread at a time; a call may
+// hang as long as the driver does, so it belongs on a thread of its own (agent/probe).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct GpuReading {
   std::string uuid;
   std::string pci;  // "0000:17:00"; "" when the GPU was lost before its address was ever read
   bool lost = false;
-  std::string trouble;  // the library's words when a question failed
+  std::string trouble;                           // the library's words when a question failed
   std::optional<std::uint64_t> ecc_uncorrected;  // since the driver was loaded
   std::optional<unsigned> recovery_action;       // as in Xid 154
 };

@@ -32,12 +32,13 @@ struct Resource {
 namespace resources {
 extern const Resource nodes, pods, services, secrets, config_maps, namespaces, events, persistent_volumes,
     persistent_volume_claims, service_accounts, endpoints, deployments, stateful_sets, daemon_sets, jobs, leases,
-    pod_disruption_budgets, roles, role_bindings, cluster_roles, cluster_role_bindings, custom_resource_definitions, storage_classes,
-    priority_classes, network_policies, node_pools, slurm_clusters, node_healths, health_policies, repairs;
+    pod_disruption_budgets, roles, role_bindings, cluster_roles, cluster_role_bindings, custom_resource_definitions,
+    storage_classes, priority_classes, network_policies, node_pools, slurm_clusters, node_healths, health_policies,
+    repairs;
 // All of the above, and the one that a manifest's apiVersion and kind name (nullptr: not one of them).
 const std::vector<const Resource*>& all();
 const Resource* find_kind(std::string_view api_version, std::string_view kind);
-}
+}  // namespace resources
 
 using Object = boost::json::object;
 
@@ -56,7 +57,7 @@ enum class PatchType { merge, strategic_merge, json };
 
 struct ApplyOptions {
   std::string field_manager = {};  // required
-  bool force = false;         // only for fields that are defined as ours
+  bool force = false;              // only for fields that are defined as ours
   std::string subresource = {};    // "" or "status"
 };
 
@@ -106,7 +107,8 @@ class Client {
                                const boost::json::value& body, std::string_view subresource = {}) = 0;
   // An object that is already gone is success.
   virtual Result<void> remove(const Resource&, std::string_view ns, std::string_view name, const DeleteOptions&) = 0;
-  // Error kind disruption_budget: a PodDisruptionBudget refuses; throttled: the API server is busy; a gone pod is success.
+  // Error kind disruption_budget: a PodDisruptionBudget refuses; throttled: the API server is busy; a gone pod is
+  // success.
   virtual Result<void> evict(std::string_view ns, std::string_view pod, std::string_view uid) = 0;
   // Any other path, e.g. "/version" or a pod's log; the body as it came.
   virtual Result<std::string> raw_get(std::string_view path) = 0;

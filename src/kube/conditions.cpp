@@ -30,7 +30,8 @@ bool set_condition(boost::json::array& conditions, const Condition& condition, T
   }
   changed |= update(*entry, "reason", boost::json::value(condition.reason));
   changed |= update(*entry, "message", boost::json::value(condition.message));
-  if (condition.observed_generation) changed |= update(*entry, "observedGeneration", boost::json::value(*condition.observed_generation));
+  if (condition.observed_generation)
+    changed |= update(*entry, "observedGeneration", boost::json::value(*condition.observed_generation));
   return changed;
 }
 

@@ -1,4 +1,5 @@
-// status.conditions as the API conventions want them: keyed by type, lastTransitionTime changes only when status changes.
+// status.conditions as the API conventions want them: keyed by type, lastTransitionTime changes only when status
+// changes.
 #pragma once
 
 #include <boost/json/array.hpp>

@@ -1,6 +1,6 @@
-// Makes Clients. A Client belongs to one thread; the factories are safe from any thread and their clients share one token bucket
-// and one credential. Idempotent reads are retried a few times within request_timeout; a write is retried only when the server
-// said that it did nothing (429, 503 with Retry-After, 401 once) or no connection was made.
+// Makes Clients. A Client belongs to one thread; the factories are safe from any thread and their clients share one
+// token bucket and one credential. Idempotent reads are retried a few times within request_timeout; a write is retried
+// only when the server said that it did nothing (429, 503 with Retry-After, 401 once) or no connection was made.
 #pragma once
 
 #include <functional>
@@ -43,8 +43,8 @@ struct ClientOptions {
 };
 
 // transport: null means libcurl. clock and random outlive every client.
-std::unique_ptr<Client> make_client(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random,
-                                    ClientOptions options = {});
+std::unique_ptr<Client> make_client(ClusterConfig config, TransportMaker transport, io::Clock& clock,
+                                    io::Random& random, ClientOptions options = {});
 ClientFactory make_client_factory(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random,
                                   ClientOptions options = {});
 

@@ -8,7 +8,8 @@
 
 namespace homeostat::kube {
 
-Controller::Controller(std::string name, Reconciler& reconciler, io::Clock& clock, io::Random& random, ControllerOptions options)
+Controller::Controller(std::string name, Reconciler& reconciler, io::Clock& clock, io::Random& random,
+                       ControllerOptions options)
     : name_(std::move(name)), reconciler_(reconciler), options_(options), queue_(clock, random) {}
 
 void Controller::watch(Informer& informer, MapFunction map) {
@@ -41,13 +42,17 @@ void Controller::process(const ObjectKey& key, std::stop_token stop) {
     if (result->requeue_after) queue_.add_after(key, *result->requeue_after);
   } else if (result.error().kind == ErrorKind::invalid) {
     queue_.forget(key);
-    io::log_error("gave up until the object changes", {{"controller", name_}, {"object", to_string(key)}, {"error", result.error().message}});
+    io::log_error("gave up until the object changes",
+                  {{"controller", name_}, {"object", to_string(key)}, {"error", result.error().message}});
   } else if (!stop.stop_requested()) {
     // A conflict is the normal end of a race: no noise about it.
     const auto level = result.error().kind == ErrorKind::conflict ? io::LogLevel::debug : io::LogLevel::warn;
-    io::log(level, "failed; will try again", {{"controller", name_}, {"object", to_string(key)}, {"error", result.error().message}});
-    if (result.error().retry_after && result.error().kind == ErrorKind::throttled) queue_.add_after(key, *result.error().retry_after);
-    else queue_.add_failed(key);
+    io::log(level, "failed; will try again",
+            {{"controller", name_}, {"object", to_string(key)}, {"error", result.error().message}});
+    if (result.error().retry_after && result.error().kind == ErrorKind::throttled)
+      queue_.add_after(key, *result.error().retry_after);
+    else
+      queue_.add_failed(key);
   }
   queue_.done(key);
 }
@@ -56,7 +61,8 @@ bool Controller::wait_informers(std::stop_token stop) {
   for (Informer* informer : informers_) {
     while (!informer->wait_synced(options_.sync_log_every, stop)) {
       if (stop.stop_requested()) return false;
-      io::log_warn("still waiting for the first list", {{"controller", name_}, {"resource", informer->resource().plural}});
+      io::log_warn("still waiting for the first list",
+                   {{"controller", name_}, {"resource", informer->resource().plural}});
     }
   }
   return true;

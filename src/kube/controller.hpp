@@ -1,5 +1,6 @@
-// Runs a Reconciler for the keys that informers bring up: one key is never reconciled by two workers at once. Failures come back
-// with backoff; kind `invalid` is terminal: logged, and left until the object changes. A requeue_after replaces the backoff.
+// Runs a Reconciler for the keys that informers bring up: one key is never reconciled by two workers at once. Failures
+// come back with backoff; kind `invalid` is terminal: logged, and left until the object changes. A requeue_after
+// replaces the backoff.
 #pragma once
 
 #include <functional>
@@ -20,8 +21,8 @@ struct ReconcileResult {
   std::optional<Duration> requeue_after = {};
 };
 
-// Level-triggered: called with a key only, it observes, decides and acts. Called from several threads for different keys when the
-// controller has several workers.
+// Level-triggered: called with a key only, it observes, decides and acts. Called from several threads for different
+// keys when the controller has several workers.
 class Reconciler {
  public:
   virtual ~Reconciler() = default;
@@ -36,9 +37,11 @@ struct ControllerOptions {
 class Controller {
  public:
   // Which keys of ours an event of another kind concerns.
-  using MapFunction = std::function<std::vector<ObjectKey>(const ObjectKey& key, const ObjectPtr& old, const ObjectPtr& now)>;
+  using MapFunction =
+      std::function<std::vector<ObjectKey>(const ObjectKey& key, const ObjectPtr& old, const ObjectPtr& now)>;
 
-  Controller(std::string name, Reconciler& reconciler, io::Clock& clock, io::Random& random, ControllerOptions options = {});
+  Controller(std::string name, Reconciler& reconciler, io::Clock& clock, io::Random& random,
+             ControllerOptions options = {});
 
   // Before either runs. The informer outlives the controller and is run by the caller. map null: the object's own key.
   void watch(Informer& informer, MapFunction map = nullptr);

@@ -25,7 +25,10 @@ constexpr std::chrono::seconds flush_bound{2};
 class EventRecorder::Impl {
  public:
   Impl(ClientFactory clients, std::string component, std::string instance, io::Clock& clock)
-      : clients_(std::move(clients)), component_(std::move(component)), instance_(std::move(instance)), clock_(clock),
+      : clients_(std::move(clients)),
+        component_(std::move(component)),
+        instance_(std::move(instance)),
+        clock_(clock),
         thread_([this](std::stop_token stop) { run(stop); }) {}
 
   ~Impl() {
@@ -36,7 +39,8 @@ class EventRecorder::Impl {
     thread_.request_stop();
   }
 
-  void record(const Resource& resource, const Object& about, EventType type, std::string_view reason, std::string_view message);
+  void record(const Resource& resource, const Object& about, EventType type, std::string_view reason,
+              std::string_view message);
 
  private:
   struct Sent {
@@ -63,22 +67,28 @@ class EventRecorder::Impl {
   std::jthread thread_;               // last: ends before what it uses
 };
 
-void EventRecorder::Impl::record(const Resource& resource, const Object& about, EventType type, std::string_view reason, std::string_view message) {
+void EventRecorder::Impl::record(const Resource& resource, const Object& about, EventType type, std::string_view reason,
+                                 std::string_view message) {
   const std::string ns = namespace_of(about).empty() ? "default" : namespace_of(about);
   const std::string now = meta_time(clock_.now());
   if (message.size() > max_message_bytes) {
     message = message.substr(0, max_message_bytes);
-    while (!message.empty() && (static_cast<unsigned char>(message.back()) & 0xc0) == 0x80) message.remove_suffix(1);  // no half characters
+    while (!message.empty() && (static_cast<unsigned char>(message.back()) & 0xc0) == 0x80)
+      message.remove_suffix(1);  // no half characters
     if (!message.empty() && (static_cast<unsigned char>(message.back()) & 0x80) != 0) message.remove_suffix(1);
   }
-  boost::json::object involved{{"apiVersion", resource.api_version()}, {"kind", resource.kind}, {"name", name_of(about)}, {"uid", uid_of(about)}};
+  boost::json::object involved{{"apiVersion", resource.api_version()},
+                               {"kind", resource.kind},
+                               {"name", name_of(about)},
+                               {"uid", uid_of(about)}};
   if (!namespace_of(about).empty()) involved["namespace"] = namespace_of(about);
   std::lock_guard lock(mutex_);
   if (waiting_.size() >= max_waiting) {
     ++dropped_;
     return;
   }
-  const auto unique = short_hash(fmt::format("{}/{}/{}/{}/{}", instance_, clock_.now().time_since_epoch().count(), uid_of(about), reason, ++serial_));
+  const auto unique = short_hash(fmt::format("{}/{}/{}/{}/{}", instance_, clock_.now().time_since_epoch().count(),
+                                             uid_of(about), reason, ++serial_));
   Object event = new_object(resources::events, ns, fmt::format("{}.{}", name_of(about), unique));
   event["involvedObject"] = std::move(involved);
   event["type"] = type == EventType::normal ? "Normal" : "Warning";
@@ -95,12 +105,13 @@ void EventRecorder::Impl::record(const Resource& resource, const Object& about, 
 }
 
 std::string EventRecorder::Impl::identity_of(const Object& event) {
-  return io::string_at(event, {"involvedObject", "uid"}) + "\n" + io::string_at(event, {"involvedObject", "name"}) + "\n" +
-         io::string_at(event, {"reason"}) + "\n" + io::string_at(event, {"message"});
+  return io::string_at(event, {"involvedObject", "uid"}) + "\n" + io::string_at(event, {"involvedObject", "name"}) +
+         "\n" + io::string_at(event, {"reason"}) + "\n" + io::string_at(event, {"message"});
 }
 
 bool EventRecorder::Impl::raise_count(Client& client, Sent& sent, const Object& event) {
-  const boost::json::object patch{{"count", sent.count + 1}, {"lastTimestamp", io::string_at(event, {"lastTimestamp"})}};
+  const boost::json::object patch{{"count", sent.count + 1},
+                                  {"lastTimestamp", io::string_at(event, {"lastTimestamp"})}};
   if (!client.patch(resources::events, sent.ns, sent.name, PatchType::merge, patch)) return false;
   ++sent.count;
   sent.last = clock_.monotonic();
@@ -111,9 +122,11 @@ void EventRecorder::Impl::send(Client& client, const Object& event) {
   const Duration now = clock_.monotonic();
   std::erase_if(sent_, [&](const auto& entry) { return now - entry.second.last > repeat_window; });
   const std::string identity = identity_of(event);
-  if (const auto known = sent_.find(identity); known != sent_.end() && raise_count(client, known->second, event)) return;
+  if (const auto known = sent_.find(identity); known != sent_.end() && raise_count(client, known->second, event))
+    return;
   if (const auto created = client.create(resources::events, namespace_of(event), event); !created) {
-    io::log_warn("an event was not written", {{"reason", io::string_at(event, {"reason"})}, {"error", created.error().message}});
+    io::log_warn("an event was not written",
+                 {{"reason", io::string_at(event, {"reason"})}, {"error", created.error().message}});
     return;
   }
   if (sent_.size() < max_remembered) sent_[identity] = {namespace_of(event), name_of(event), 1, now};
@@ -141,7 +154,8 @@ EventRecorder::EventRecorder(ClientFactory clients, std::string component, std::
     : impl_(std::make_unique<Impl>(std::move(clients), std::move(component), std::move(instance), clock)) {}
 EventRecorder::~EventRecorder() = default;
 
-void EventRecorder::record(const Resource& resource, const Object& about, EventType type, std::string_view reason, std::string_view message) {
+void EventRecorder::record(const Resource& resource, const Object& about, EventType type, std::string_view reason,
+                           std::string_view message) {
   impl_->record(resource, about, type, reason, message);
 }
 

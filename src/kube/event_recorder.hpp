@@ -1,5 +1,6 @@
-// Kubernetes Events for people: `kubectl describe` shows them. Best effort: record() never blocks and never fails; at most 256 wait,
-// the rest is dropped and counted in a log line. The same event again within 10 minutes raises the count of the first.
+// Kubernetes Events for people: `kubectl describe` shows them. Best effort: record() never blocks and never fails; at
+// most 256 wait, the rest is dropped and counted in a log line. The same event again within 10 minutes raises the count
+// of the first.
 #pragma once
 
 #include <memory>
@@ -20,8 +21,10 @@ class EventRecorder {
   EventRecorder(ClientFactory clients, std::string component, std::string instance, io::Clock& clock);
   ~EventRecorder();  // sends what waits for up to 2 s
 
-  // reason: CamelCase, short; message: a sentence, cut at 1,000 bytes. Cluster-scoped objects' events go to namespace default.
-  void record(const Resource& resource, const Object& about, EventType type, std::string_view reason, std::string_view message);
+  // reason: CamelCase, short; message: a sentence, cut at 1,000 bytes. Cluster-scoped objects' events go to namespace
+  // default.
+  void record(const Resource& resource, const Object& about, EventType type, std::string_view reason,
+              std::string_view message);
 
  private:
   class Impl;

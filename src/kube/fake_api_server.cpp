@@ -66,7 +66,8 @@ std::string decode(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     unsigned value = 0;
-    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ec == std::errc{}) {
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ec == std::errc{}) {
       out.push_back(static_cast<char>(value));
       i += 2;
     } else {
@@ -90,17 +91,28 @@ Query parse_query(std::string_view text) {
     const auto equals = std::min(pair.find('='), pair.size());
     const auto name = pair.substr(0, equals);
     const std::string value = decode(pair.substr(std::min(pair.size(), equals + 1)));
-    if (name == "labelSelector") query.label_selector = value;
-    else if (name == "fieldSelector") query.field_selector = value;
-    else if (name == "resourceVersion") query.resource_version = value;
-    else if (name == "resourceVersionMatch") query.match = value;
-    else if (name == "continue") query.token = value;
-    else if (name == "fieldManager") query.manager = value;
-    else if (name == "limit") query.limit = number_of(value);
-    else if (name == "timeoutSeconds") query.timeout = std::chrono::seconds(number_of(value));
-    else if (name == "watch") query.watch = value == "true" || value == "1";
-    else if (name == "allowWatchBookmarks") query.bookmarks = value == "true";
-    else if (name == "force") query.force = value == "true";
+    if (name == "labelSelector")
+      query.label_selector = value;
+    else if (name == "fieldSelector")
+      query.field_selector = value;
+    else if (name == "resourceVersion")
+      query.resource_version = value;
+    else if (name == "resourceVersionMatch")
+      query.match = value;
+    else if (name == "continue")
+      query.token = value;
+    else if (name == "fieldManager")
+      query.manager = value;
+    else if (name == "limit")
+      query.limit = number_of(value);
+    else if (name == "timeoutSeconds")
+      query.timeout = std::chrono::seconds(number_of(value));
+    else if (name == "watch")
+      query.watch = value == "true" || value == "1";
+    else if (name == "allowWatchBookmarks")
+      query.bookmarks = value == "true";
+    else if (name == "force")
+      query.force = value == "true";
   }
   return query;
 }
@@ -129,14 +141,17 @@ json::object status_object(const Refusal& refusal) {
   json::object details;
   if (!refusal.causes.empty()) details["causes"] = refusal.causes;
   if (refusal.retry_after_s >= 0) details["retryAfterSeconds"] = refusal.retry_after_s;
-  json::object out{{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", json::object()}, {"status", "Failure"},
-                   {"message", refusal.message}, {"reason", refusal.reason}, {"code", refusal.code}};
+  json::object out{{"kind", "Status"},    {"apiVersion", "v1"},         {"metadata", json::object()},
+                   {"status", "Failure"}, {"message", refusal.message}, {"reason", refusal.reason},
+                   {"code", refusal.code}};
   if (!details.empty()) out["details"] = std::move(details);
   return out;
 }
 
 io::HttpResponse response_of(const Refusal& refusal) {
-  io::HttpResponse response{.status = refusal.code, .headers = {{"content-type", "application/json"}}, .body = io::to_text(status_object(refusal))};
+  io::HttpResponse response{.status = refusal.code,
+                            .headers = {{"content-type", "application/json"}},
+                            .body = io::to_text(status_object(refusal))};
   if (refusal.retry_after_s >= 0) response.headers.emplace_back("retry-after", std::to_string(refusal.retry_after_s));
   return response;
 }
@@ -158,7 +173,8 @@ Refusal invalid(const Resource& resource, std::string_view name, std::string_vie
   return {422, "Invalid", fmt::format("{} \"{}\" is invalid: {}", resource.kind, name, why)};
 }
 
-constexpr std::string_view modified_since = "the object has been modified; please apply your changes to the latest version and try again";
+constexpr std::string_view modified_since =
+    "the object has been modified; please apply your changes to the latest version and try again";
 
 json::object& metadata_of(json::object& object) {
   auto& metadata = object["metadata"];
@@ -189,19 +205,24 @@ class FakeApiServer::Impl {
   Impl(io::Clock& clock, size_t watch_cache) : clock_(clock), watch_cache_(watch_cache) {
     for (const Resource* resource : resources::all()) {
       const bool ours = resource->group == names::group;
-      add_kind(*resource, resource->group.empty() || resource->group == "apps" || resource->group == "policy" || resource->group == "batch" || ours, !ours);
+      add_kind(*resource,
+               resource->group.empty() || resource->group == "apps" || resource->group == "policy" ||
+                   resource->group == "batch" || ours,
+               !ours);
     }
   }
 
   void add_kind(const Resource& resource, bool status_subresource, bool builtin) {
     auto& kind = kinds_[{resource.group, resource.version, resource.plural}];
     kind.resource = resource;
-    kind.status_subresource = status_subresource && resource.plural != "configmaps" && resource.plural != "secrets" && resource.plural != "events";
+    kind.status_subresource = status_subresource && resource.plural != "configmaps" && resource.plural != "secrets" &&
+                              resource.plural != "events";
     kind.builtin = builtin;
   }
 
   Result<io::HttpResponse> handle(const io::HttpRequest& http);
-  Result<io::HttpResponse> watch(const io::HttpRequest& http, const std::function<bool(std::string_view)>& on_chunk, std::stop_token stop);
+  Result<io::HttpResponse> watch(const io::HttpRequest& http, const std::function<bool(std::string_view)>& on_chunk,
+                                 std::stop_token stop);
 
   // ---- under mutex_ ----
   Kind* kind_of(const Resource& resource) {
@@ -241,7 +262,8 @@ class FakeApiServer::Impl {
   Answer dispatch(Request& request);
   Answer get(const Request& request, bool stale);
   Answer list(const Request& request, bool stale);
-  Answer list_page(const Request& request, const std::vector<ObjectPtr>& all, size_t offset, std::uint64_t version, std::uint64_t id);
+  Answer list_page(const Request& request, const std::vector<ObjectPtr>& all, size_t offset, std::uint64_t version,
+                   std::uint64_t id);
   Answer create(Request& request);
   Answer update(Request& request);
   Answer patch(Request& request);
@@ -252,12 +274,15 @@ class FakeApiServer::Impl {
   Answer refuse_fault(Fault fault, const Request& request) const;
   Checked check_budgets(const Request& request, const json::object& pod);
   Checked admit(const Request& request, const json::object* old, json::object* now);
-  Checked check_preconditions(const Request& request, const json::object& live, const json::object& preconditions) const;
+  Checked check_preconditions(const Request& request, const json::object& live,
+                              const json::object& preconditions) const;
   void delete_object(Kind& kind, const ObjectKey& key, std::string_view propagation, std::optional<std::int64_t> grace);
   void collect_dependents(const std::string& uid, bool orphan);
   bool owner_exists(const json::object& reference) const;
   void record(const Request& request, const json::object& object);
-  ObjectKey key_for(const Request& request) const { return {request.kind->resource.namespaced ? request.call.ns : "", request.call.name}; }
+  ObjectKey key_for(const Request& request) const {
+    return {request.kind->resource.namespaced ? request.call.ns : "", request.call.name};
+  }
   std::map<ObjectKey, ObjectPtr> objects_of(const Kind& kind, bool stale) const;
   json::object initial(const Request& request, json::object object);
 
@@ -277,8 +302,10 @@ class FakeApiServer::Impl {
 ObjectPtr FakeApiServer::Impl::commit(Kind& kind, const ObjectKey& key, json::object object, fake::Owners owners) {
   auto& metadata = metadata_of(object);
   metadata["resourceVersion"] = std::to_string(++version_);
-  if (owners.empty()) metadata.erase("managedFields");
-  else metadata["managedFields"] = fake::managed_fields(owners, kind.resource.api_version());
+  if (owners.empty())
+    metadata.erase("managedFields");
+  else
+    metadata["managedFields"] = fake::managed_fields(owners, kind.resource.api_version());
   auto stored = std::make_shared<const Object>(std::move(object));
   auto& record = kind.records[key];
   events_.push_back({version_, &kind, record.object, stored});
@@ -323,29 +350,35 @@ void FakeApiServer::Impl::collect_dependents(const std::string& uid, bool orphan
     json::object object = *record->second.object;
     json::array remaining;
     for (const auto& reference : io::array_at(object, {"metadata", "ownerReferences"}))
-      if (io::string_at(reference, {"uid"}) != uid && owner_exists(reference.get_object())) remaining.push_back(reference);
+      if (io::string_at(reference, {"uid"}) != uid && owner_exists(reference.get_object()))
+        remaining.push_back(reference);
     if (!orphan && remaining.empty()) {
       delete_object(*kind, key, "Background", std::nullopt);
     } else {
-      if (remaining.empty()) metadata_of(object).erase("ownerReferences");
-      else metadata_of(object)["ownerReferences"] = std::move(remaining);
+      if (remaining.empty())
+        metadata_of(object).erase("ownerReferences");
+      else
+        metadata_of(object)["ownerReferences"] = std::move(remaining);
       const fake::Owners owners = record->second.owners;
       commit(*kind, key, std::move(object), owners);
     }
   }
 }
 
-void FakeApiServer::Impl::delete_object(Kind& kind, const ObjectKey& key, std::string_view propagation, std::optional<std::int64_t> grace) {
+void FakeApiServer::Impl::delete_object(Kind& kind, const ObjectKey& key, std::string_view propagation,
+                                        std::optional<std::int64_t> grace) {
   const auto found = kind.records.find(key);
   if (found == kind.records.end()) return;
   const Object live = *found->second.object;
   if (propagation == "Orphan") collect_dependents(uid_of(live), true);
-  const bool waits_for_kubelet = graceful_pods_ && kind.resource.plural == "pods" && !io::string_at(live, {"spec", "nodeName"}).empty() && grace != 0;
+  const bool waits_for_kubelet = graceful_pods_ && kind.resource.plural == "pods" &&
+                                 !io::string_at(live, {"spec", "nodeName"}).empty() && grace != 0;
   const bool has_finalizers = !io::array_at(live, {"metadata", "finalizers"}).empty();
   if (!waits_for_kubelet && !has_finalizers) return erase(kind, key);
   if (is_deleting(live)) return;  // it waits already
   Object next = live;
-  const std::int64_t seconds = grace.value_or(waits_for_kubelet ? io::int_at(live, {"spec", "terminationGracePeriodSeconds"}, 30) : 0);
+  const std::int64_t seconds =
+      grace.value_or(waits_for_kubelet ? io::int_at(live, {"spec", "terminationGracePeriodSeconds"}, 30) : 0);
   metadata_of(next)["deletionTimestamp"] = meta_time(clock_.now() + std::chrono::seconds(seconds));
   metadata_of(next)["deletionGracePeriodSeconds"] = seconds;
   if (next["metadata"].get_object().contains("generation")) metadata_of(next)["generation"] = generation_of(live) + 1;
@@ -354,8 +387,8 @@ void FakeApiServer::Impl::delete_object(Kind& kind, const ObjectKey& key, std::s
 }
 
 void FakeApiServer::Impl::record(const Request& request, const json::object& object) {
-  mutations_.push_back({clock_.now(), request.call.verb, request.call.resource, namespace_of(object), name_of(object), request.call.subresource,
-                        request.call.manager, uid_of(object), std::to_string(version_)});
+  mutations_.push_back({clock_.now(), request.call.verb, request.call.resource, namespace_of(object), name_of(object),
+                        request.call.subresource, request.call.manager, uid_of(object), std::to_string(version_)});
   last_mutation_ = mutations_.back();
 }
 
@@ -371,7 +404,8 @@ FakeApiServer::Impl::Checked FakeApiServer::Impl::route(std::string_view path, s
   const std::string group = root == "apis" ? take() : "";
   const std::string version = take();
   std::string plural = take();
-  if (plural == "namespaces" && at + 1 < segments.size() && segments[at + 1] != "status" && segments[at + 1] != "finalize") {
+  if (plural == "namespaces" && at + 1 < segments.size() && segments[at + 1] != "status" &&
+      segments[at + 1] != "finalize") {
     out.call.ns = take();
     plural = take();
   }
@@ -381,14 +415,22 @@ FakeApiServer::Impl::Checked FakeApiServer::Impl::route(std::string_view path, s
   out.call.resource = found->second.resource;
   out.call.name = take();
   out.call.subresource = take();
-  if (method == "GET") out.call.verb = out.query.watch ? "watch" : out.call.name.empty() ? "list" : "get";
-  else if (method == "POST") out.call.verb = out.call.subresource == "eviction" ? "evict" : "create";
-  else if (method == "PUT") out.call.verb = "update";
-  else if (method == "PATCH") out.call.verb = out.content_type == "application/apply-patch+yaml" ? "apply" : "patch";
-  else if (method == "DELETE") out.call.verb = "delete";
+  if (method == "GET")
+    out.call.verb = out.query.watch ? "watch" : out.call.name.empty() ? "list" : "get";
+  else if (method == "POST")
+    out.call.verb = out.call.subresource == "eviction" ? "evict" : "create";
+  else if (method == "PUT")
+    out.call.verb = "update";
+  else if (method == "PATCH")
+    out.call.verb = out.content_type == "application/apply-patch+yaml" ? "apply" : "patch";
+  else if (method == "DELETE")
+    out.call.verb = "delete";
   const bool needs_name = method == "PUT" || method == "PATCH" || method == "DELETE";
-  const bool wrong = out.call.verb.empty() || (needs_name && out.call.name.empty()) || (out.call.verb == "create" && !out.call.name.empty());
-  if (wrong) return std::unexpected(Refusal{405, "MethodNotAllowed", "the server does not allow this method on the requested resource"});
+  const bool wrong = out.call.verb.empty() || (needs_name && out.call.name.empty()) ||
+                     (out.call.verb == "create" && !out.call.name.empty());
+  if (wrong)
+    return std::unexpected(
+        Refusal{405, "MethodNotAllowed", "the server does not allow this method on the requested resource"});
   return {};
 }
 
@@ -401,7 +443,8 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::parse(const io::HttpRequest& ht
     if (name == "Content-Type") out.content_type = value;
     if (name == "User-Agent") out.call.user_agent = value;
   }
-  out.call.manager = !out.query.manager.empty() ? out.query.manager : out.call.user_agent.substr(0, out.call.user_agent.find('/'));
+  out.call.manager =
+      !out.query.manager.empty() ? out.query.manager : out.call.user_agent.substr(0, out.call.user_agent.find('/'));
   const std::string path(rest.substr(0, question));
   if (path == "/version") return response_of(200, {{"major", "1"}, {"minor", "34"}, {"gitVersion", "v1.34.4-fake"}});
   if (path == "/readyz" || path == "/livez" || path == "/healthz") return io::HttpResponse{.status = 200, .body = "ok"};
@@ -417,10 +460,14 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::parse(const io::HttpRequest& ht
 
 FakeApiServer::Impl::Answer FakeApiServer::Impl::refuse_fault(Fault fault, const Request& request) const {
   switch (fault) {
-    case Fault::conflict: return std::unexpected(conflict(request.call.resource, request.call.name, modified_since));
-    case Fault::server_error: return std::unexpected(Refusal{500, "InternalError", "an injected fault"});
-    case Fault::throttled: return std::unexpected(Refusal{429, "TooManyRequests", "too many requests, please try again later", {}, 1});
-    default: return io::HttpResponse{};
+    case Fault::conflict:
+      return std::unexpected(conflict(request.call.resource, request.call.name, modified_since));
+    case Fault::server_error:
+      return std::unexpected(Refusal{500, "InternalError", "an injected fault"});
+    case Fault::throttled:
+      return std::unexpected(Refusal{429, "TooManyRequests", "too many requests, please try again later", {}, 1});
+    default:
+      return io::HttpResponse{};
   }
 }
 
@@ -438,20 +485,25 @@ Result<io::HttpResponse> FakeApiServer::Impl::handle(const io::HttpRequest& http
   if (auto refused = refuse_fault(fault, request); !refused) return response_of(refused.error());
   lock.lock();
   last_mutation_.reset();
-  if (request.call.verb == "get") answer = get(request, fault == Fault::stale_list);
-  else if (request.call.verb == "list") answer = list(request, fault == Fault::stale_list);
-  else answer = dispatch(request);
+  if (request.call.verb == "get")
+    answer = get(request, fault == Fault::stale_list);
+  else if (request.call.verb == "list")
+    answer = list(request, fault == Fault::stale_list);
+  else
+    answer = dispatch(request);
   const auto mutation = std::exchange(last_mutation_, std::nullopt);
   const auto mutated = mutation_hook_;
   lock.unlock();
   if (mutation && mutated) mutated(*mutation);
-  if (fault == Fault::lost_reply) return fail(ErrorKind::unknown_outcome, "an injected fault: the connection broke before the answer");
+  if (fault == Fault::lost_reply)
+    return fail(ErrorKind::unknown_outcome, "an injected fault: the connection broke before the answer");
   return answer ? std::move(*answer) : response_of(answer.error());
 }
 
 FakeApiServer::Impl::Answer FakeApiServer::Impl::dispatch(Request& request) {
   const bool wants_object = request.call.verb != "patch" && request.call.verb != "delete";
-  if (wants_object && !request.body.is_object()) return std::unexpected(Refusal{400, "BadRequest", "the body is not an object"});
+  if (wants_object && !request.body.is_object())
+    return std::unexpected(Refusal{400, "BadRequest", "the body is not an object"});
   if (request.call.verb == "create") return create(request);
   if (request.call.verb == "update") return update(request);
   if (request.call.verb == "apply") return apply(request);
@@ -465,11 +517,14 @@ std::map<ObjectKey, ObjectPtr> FakeApiServer::Impl::objects_of(const Kind& kind,
   std::map<ObjectKey, ObjectPtr> out;
   for (const auto& [key, record] : kind.records) out[key] = record.object;
   if (!stale) return out;
-  const auto last = std::find_if(events_.rbegin(), events_.rend(), [&](const Event& event) { return event.kind == &kind; });
+  const auto last =
+      std::find_if(events_.rbegin(), events_.rend(), [&](const Event& event) { return event.kind == &kind; });
   if (last == events_.rend()) return out;
   const ObjectKey key = key_of(last->now ? *last->now : *last->old);
-  if (last->old) out[key] = last->old;
-  else out.erase(key);
+  if (last->old)
+    out[key] = last->old;
+  else
+    out.erase(key);
   return out;
 }
 
@@ -481,8 +536,11 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::get(const Request& request, boo
 }
 
 Refusal too_new(std::uint64_t asked, std::uint64_t current) {
-  return {504, "Timeout", fmt::format("Too large resource version: {}, current: {}", asked, current),
-          {{{"reason", "ResourceVersionTooLarge"}, {"message", "Too large resource version"}}}, 1};
+  return {504,
+          "Timeout",
+          fmt::format("Too large resource version: {}, current: {}", asked, current),
+          {{{"reason", "ResourceVersionTooLarge"}, {"message", "Too large resource version"}}},
+          1};
 }
 
 Refusal expired(std::string_view what) { return {410, "Expired", fmt::format("{}: too old resource version", what)}; }
@@ -490,10 +548,13 @@ Refusal expired(std::string_view what) { return {410, "Expired", fmt::format("{}
 FakeApiServer::Impl::Answer FakeApiServer::Impl::list(const Request& request, bool stale) {
   const auto& query = request.query;
   if (!query.token.empty()) {
-    const std::uint64_t id = number_of(query.token), offset = number_of(std::string_view(query.token).substr(std::min(query.token.size(), query.token.find(':') + 1)));
+    const std::uint64_t id = number_of(query.token),
+                        offset = number_of(std::string_view(query.token)
+                                               .substr(std::min(query.token.size(), query.token.find(':') + 1)));
     const auto snapshot = snapshots_.find(id);
     if (snapshot == snapshots_.end())
-      return std::unexpected(Refusal{410, "Expired", "The provided continue parameter is too old to display a consistent list result."});
+      return std::unexpected(
+          Refusal{410, "Expired", "The provided continue parameter is too old to display a consistent list result."});
     return list_page(request, snapshot->second, offset, version_, id);
   }
   const std::uint64_t asked = number_of(query.resource_version);
@@ -502,13 +563,14 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::list(const Request& request, bo
   std::vector<ObjectPtr> matching;
   for (const auto& [key, object] : objects_of(*request.kind, stale)) {
     if (request.kind->resource.namespaced && !request.call.ns.empty() && key.ns != request.call.ns) continue;
-    if (fake::matches_labels(*object, query.label_selector) && fake::matches_fields(*object, query.field_selector)) matching.push_back(object);
+    if (fake::matches_labels(*object, query.label_selector) && fake::matches_fields(*object, query.field_selector))
+      matching.push_back(object);
   }
   return list_page(request, matching, 0, version_, 0);
 }
 
-FakeApiServer::Impl::Answer FakeApiServer::Impl::list_page(const Request& request, const std::vector<ObjectPtr>& all, size_t offset,
-                                                           std::uint64_t version, std::uint64_t id) {
+FakeApiServer::Impl::Answer FakeApiServer::Impl::list_page(const Request& request, const std::vector<ObjectPtr>& all,
+                                                           size_t offset, std::uint64_t version, std::uint64_t id) {
   const size_t end = request.query.limit == 0 ? all.size() : std::min(all.size(), offset + request.query.limit);
   json::array items;
   for (size_t i = offset; i < end; ++i) items.emplace_back(*all[i]);
@@ -522,10 +584,14 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::list_page(const Request& reques
     metadata["continue"] = fmt::format("{}:{}", id, end);
   }
   const auto& resource = request.kind->resource;
-  return response_of(200, {{"apiVersion", resource.api_version()}, {"kind", resource.kind + "List"}, {"metadata", std::move(metadata)}, {"items", std::move(items)}});
+  return response_of(200, {{"apiVersion", resource.api_version()},
+                           {"kind", resource.kind + "List"},
+                           {"metadata", std::move(metadata)},
+                           {"items", std::move(items)}});
 }
 
-FakeApiServer::Impl::Checked FakeApiServer::Impl::admit(const Request& request, const json::object* old, json::object* now) {
+FakeApiServer::Impl::Checked FakeApiServer::Impl::admit(const Request& request, const json::object* old,
+                                                        json::object* now) {
   if (!admission_hook_) return {};
   if (auto allowed = admission_hook_(request.call, old, now); !allowed)
     return std::unexpected(invalid(request.call.resource, request.call.name, allowed.error().message));
@@ -535,7 +601,8 @@ FakeApiServer::Impl::Checked FakeApiServer::Impl::admit(const Request& request, 
 // A new object as the server completes it.
 json::object FakeApiServer::Impl::initial(const Request& request, json::object object) {
   auto& metadata = metadata_of(object);
-  for (const char* mine : {"resourceVersion", "managedFields", "deletionTimestamp", "selfLink", "generation"}) metadata.erase(mine);
+  for (const char* mine : {"resourceVersion", "managedFields", "deletionTimestamp", "selfLink", "generation"})
+    metadata.erase(mine);
   metadata["uid"] = fmt::format("00000000-0000-4000-8000-{:012x}", ++uids_);
   metadata["creationTimestamp"] = meta_time(clock_.now());
   if (request.kind->resource.namespaced) metadata["namespace"] = request.call.ns;
@@ -551,14 +618,17 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::create(Request& request) {
   std::string name = name_of(object);
   const std::string prefix = io::string_at(object, {"metadata", "generateName"});
   if (name.empty() && !prefix.empty()) name = prefix + fmt::format("{:05x}", (++names_ * 7919) & 0xfffff);
-  if (name.empty()) return std::unexpected(invalid(request.call.resource, "", "metadata.name: Required value: name or generateName is required"));
+  if (name.empty())
+    return std::unexpected(
+        invalid(request.call.resource, "", "metadata.name: Required value: name or generateName is required"));
   if (request.kind->resource.namespaced && request.call.ns.empty())
     return std::unexpected(Refusal{400, "BadRequest", "an empty namespace may not be set during creation"});
   request.call.name = name;
   metadata_of(object)["name"] = name;
   const ObjectKey key = key_for(request);
   if (request.kind->records.contains(key))
-    return std::unexpected(Refusal{409, "AlreadyExists", fmt::format("{} \"{}\" already exists", request.call.resource.plural, name)});
+    return std::unexpected(
+        Refusal{409, "AlreadyExists", fmt::format("{} \"{}\" already exists", request.call.resource.plural, name)});
   object = initial(request, std::move(object));
   if (auto allowed = admit(request, nullptr, &object); !allowed) return std::unexpected(allowed.error());
   fake::Owners owners;
@@ -569,36 +639,50 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::create(Request& request) {
 }
 
 // The end of every change of an existing object: what the server keeps, no-ops, generation, finalizers.
-FakeApiServer::Impl::Answer FakeApiServer::Impl::finish_write(Request& request, const Record& before, json::object next, fake::Owners owners) {
+FakeApiServer::Impl::Answer FakeApiServer::Impl::finish_write(Request& request, const Record& before, json::object next,
+                                                              fake::Owners owners) {
   const json::object& live = *before.object;
   auto& metadata = metadata_of(next);
   if (const auto uid = io::string_at(metadata, {"uid"}); !uid.empty() && uid != uid_of(live))
-    return std::unexpected(conflict(request.call.resource, request.call.name, fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid, uid_of(live))));
-  if (const auto version = io::string_at(metadata, {"resourceVersion"}); !version.empty() && version != resource_version_of(live))
+    return std::unexpected(conflict(
+        request.call.resource, request.call.name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid, uid_of(live))));
+  if (const auto version = io::string_at(metadata, {"resourceVersion"});
+      !version.empty() && version != resource_version_of(live))
     return std::unexpected(conflict(request.call.resource, request.call.name, modified_since));
-  for (const char* kept : {"name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "resourceVersion"}) {
-    if (const auto* value = io::find(live, {"metadata", kept})) metadata[kept] = *value;
-    else metadata.erase(kept);
+  for (const char* kept : {"name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
+                           "deletionGracePeriodSeconds", "managedFields", "resourceVersion"}) {
+    if (const auto* value = io::find(live, {"metadata", kept}))
+      metadata[kept] = *value;
+    else
+      metadata.erase(kept);
   }
   if (request.call.subresource == "status") {
     json::object whole = live;
-    if (const auto* status = next.if_contains("status")) whole["status"] = *status;
-    else whole.erase("status");
+    if (const auto* status = next.if_contains("status"))
+      whole["status"] = *status;
+    else
+      whole.erase("status");
     next = std::move(whole);
   } else if (request.kind->status_subresource) {
-    if (const auto* status = live.if_contains("status")) next["status"] = *status;
-    else next.erase("status");
+    if (const auto* status = live.if_contains("status"))
+      next["status"] = *status;
+    else
+      next.erase("status");
   }
   if (auto allowed = admit(request, &live, &next); !allowed) return std::unexpected(allowed.error());
   const std::string operation = request.call.verb == "apply" ? "Apply" : "Update";
-  if (operation == "Update") fake::track(live, next, owners, {request.call.manager, operation, request.call.subresource});
+  if (operation == "Update")
+    fake::track(live, next, owners, {request.call.manager, operation, request.call.subresource});
   if (comparable(live) == comparable(next) && owners == before.owners) return response_of(200, live);
-  if (io::find(live, {"metadata", "generation"}) && desired_part(live) != desired_part(next)) metadata_of(next)["generation"] = generation_of(live) + 1;
+  if (io::find(live, {"metadata", "generation"}) && desired_part(live) != desired_part(next))
+    metadata_of(next)["generation"] = generation_of(live) + 1;
   const ObjectKey key = key_for(request);
   const auto stored = commit(*request.kind, key, std::move(next), std::move(owners));
   record(request, *stored);
   const bool kubelet_pending = graceful_pods_ && request.kind->resource.plural == "pods";
-  if (is_deleting(*stored) && io::array_at(*stored, {"metadata", "finalizers"}).empty() && !kubelet_pending) erase(*request.kind, key);
+  if (is_deleting(*stored) && io::array_at(*stored, {"metadata", "finalizers"}).empty() && !kubelet_pending)
+    erase(*request.kind, key);
   return response_of(200, *stored);
 }
 
@@ -606,9 +690,11 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::update(Request& request) {
   const auto found = request.kind->records.find(key_for(request));
   if (found == request.kind->records.end()) return std::unexpected(not_found(request.call.resource, request.call.name));
   json::object next = std::move(request.body.get_object());
-  if (name_of(next) != request.call.name) return std::unexpected(Refusal{400, "BadRequest", "the name of the object does not match the name on the URL"});
+  if (name_of(next) != request.call.name)
+    return std::unexpected(Refusal{400, "BadRequest", "the name of the object does not match the name on the URL"});
   if (!request.kind->builtin && resource_version_of(next).empty())
-    return std::unexpected(invalid(request.call.resource, request.call.name, "metadata.resourceVersion: Invalid value: 0: must be specified for an update"));
+    return std::unexpected(invalid(request.call.resource, request.call.name,
+                                   "metadata.resourceVersion: Invalid value: 0: must be specified for an update"));
   const Record before = found->second;
   return finish_write(request, before, std::move(next), before.owners);
 }
@@ -618,7 +704,8 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::patch(Request& request) {
   if (found == request.kind->records.end()) return std::unexpected(not_found(request.call.resource, request.call.name));
   const Record before = found->second;
   json::value next(*before.object);
-  next.get_object()["metadata"].get_object().erase("resourceVersion");  // only one that the patch brings is a precondition
+  next.get_object()["metadata"].get_object().erase(
+      "resourceVersion");  // only one that the patch brings is a precondition
   const bool is_merge = request.content_type == "application/merge-patch+json";
   const bool is_strategic = request.content_type == "application/strategic-merge-patch+json" && request.kind->builtin;
   if (is_merge && request.body.is_object()) {
@@ -627,9 +714,11 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::patch(Request& request) {
     fake::strategic_merge_patch(next, request.body);
   } else if (request.content_type == "application/json-patch+json" && request.body.is_array()) {
     next = *before.object;  // a patch may test the version
-    if (auto done = fake::json_patch(next, request.body.get_array()); !done) return std::unexpected(Refusal{422, "Invalid", done.error().message});
+    if (auto done = fake::json_patch(next, request.body.get_array()); !done)
+      return std::unexpected(Refusal{422, "Invalid", done.error().message});
   } else {
-    return std::unexpected(Refusal{is_merge || is_strategic ? 400 : 415, is_merge || is_strategic ? "BadRequest" : "UnsupportedMediaType",
+    return std::unexpected(Refusal{is_merge || is_strategic ? 400 : 415,
+                                   is_merge || is_strategic ? "BadRequest" : "UnsupportedMediaType",
                                    "the body of the request was in an unknown format: " + request.content_type});
   }
   return finish_write(request, before, std::move(next.get_object()), before.owners);
@@ -637,18 +726,25 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::patch(Request& request) {
 
 FakeApiServer::Impl::Answer FakeApiServer::Impl::apply(Request& request) {
   if (request.query.manager.empty())
-    return std::unexpected(Refusal{422, "Invalid", "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"});
+    return std::unexpected(
+        Refusal{422, "Invalid",
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"});
   json::object& applied = request.body.get_object();
   const auto& resource = request.kind->resource;
-  if (io::string_at(applied, {"apiVersion"}) != resource.api_version() || io::string_at(applied, {"kind"}) != resource.kind)
-    return std::unexpected(Refusal{400, "BadRequest", fmt::format("the body must say apiVersion {} and kind {}", resource.api_version(), resource.kind)});
+  if (io::string_at(applied, {"apiVersion"}) != resource.api_version() ||
+      io::string_at(applied, {"kind"}) != resource.kind)
+    return std::unexpected(
+        Refusal{400, "BadRequest",
+                fmt::format("the body must say apiVersion {} and kind {}", resource.api_version(), resource.kind)});
   if (io::find(applied, {"metadata", "managedFields"}))
     return std::unexpected(Refusal{400, "BadRequest", "metadata.managedFields must be nil"});
   const fake::Owner owner{request.query.manager, "Apply", request.call.subresource};
   const auto found = request.kind->records.find(key_for(request));
   if (found == request.kind->records.end()) {
     if (request.call.subresource == "status" || !resource_version_of(applied).empty() || !uid_of(applied).empty())
-      return std::unexpected(request.call.subresource == "status" ? not_found(resource, request.call.name) : conflict(resource, request.call.name, modified_since));
+      return std::unexpected(request.call.subresource == "status"
+                                 ? not_found(resource, request.call.name)
+                                 : conflict(resource, request.call.name, modified_since));
     fake::Owners owners;
     json::object object{{"metadata", {{"name", request.call.name}}}};
     fake::apply(object, owners, applied, owner, true);
@@ -670,25 +766,31 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::apply(Request& request) {
   fake::Owners owners = before.owners;
   const auto conflicts = fake::apply(next, owners, relevant, owner, request.query.force);
   if (!conflicts.empty()) {
-    Refusal refusal{409, "Conflict", fmt::format("Apply failed with {} conflict{}", conflicts.size(), conflicts.size() == 1 ? "" : "s")};
+    Refusal refusal{409, "Conflict",
+                    fmt::format("Apply failed with {} conflict{}", conflicts.size(), conflicts.size() == 1 ? "" : "s")};
     for (const auto& one : conflicts)
-      refusal.causes.push_back({{"reason", "FieldManagerConflict"}, {"message", fmt::format("conflict with \"{}\"", one.manager)}, {"field", fake::path_text(one.path)}});
+      refusal.causes.push_back({{"reason", "FieldManagerConflict"},
+                                {"message", fmt::format("conflict with \"{}\"", one.manager)},
+                                {"field", fake::path_text(one.path)}});
     return std::unexpected(refusal);
   }
   metadata_of(next).erase("resourceVersion");
-  if (const auto version = resource_version_of(applied); !version.empty()) metadata_of(next)["resourceVersion"] = version;
+  if (const auto version = resource_version_of(applied); !version.empty())
+    metadata_of(next)["resourceVersion"] = version;
   if (const auto uid = uid_of(applied); !uid.empty()) metadata_of(next)["uid"] = uid;
   return finish_write(request, before, std::move(next), std::move(owners));
 }
 
 FakeApiServer::Impl::Checked FakeApiServer::Impl::check_preconditions(const Request& request, const json::object& live,
-                                                                       const json::object& preconditions) const {
+                                                                      const json::object& preconditions) const {
   const auto uid = io::string_at(preconditions, {"uid"}), version = io::string_at(preconditions, {"resourceVersion"});
   if (!uid.empty() && uid != uid_of(live))
-    return std::unexpected(conflict(request.call.resource, request.call.name,
-                                    fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid, uid_of(live))));
+    return std::unexpected(conflict(
+        request.call.resource, request.call.name,
+        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid, uid_of(live))));
   if (!version.empty() && version != resource_version_of(live))
-    return std::unexpected(conflict(request.call.resource, request.call.name, "Precondition failed: ResourceVersion does not match"));
+    return std::unexpected(
+        conflict(request.call.resource, request.call.name, "Precondition failed: ResourceVersion does not match"));
   return {};
 }
 
@@ -697,7 +799,8 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::remove(Request& request) {
   const auto found = request.kind->records.find(key);
   if (found == request.kind->records.end()) return std::unexpected(not_found(request.call.resource, request.call.name));
   const json::object live = *found->second.object;
-  if (auto good = check_preconditions(request, live, io::object_at(request.body, {"preconditions"})); !good) return std::unexpected(good.error());
+  if (auto good = check_preconditions(request, live, io::object_at(request.body, {"preconditions"})); !good)
+    return std::unexpected(good.error());
   if (auto allowed = admit(request, &live, nullptr); !allowed) return std::unexpected(allowed.error());
   const auto* grace = io::find(request.body, {"gracePeriodSeconds"});
   delete_object(*request.kind, key, io::string_at(request.body, {"propagationPolicy"}, "Background"),
@@ -727,7 +830,8 @@ std::int64_t amount_of(const json::value& value, std::int64_t expected) {
 std::int64_t allowed_disruptions(const json::object& budget, std::int64_t expected, std::int64_t healthy) {
   if (const auto* said = io::find(budget, {"status", "disruptionsAllowed"})) return io::int_at(*said, {});
   if (const auto* least = io::find(budget, {"spec", "minAvailable"})) return healthy - amount_of(*least, expected);
-  if (const auto* most = io::find(budget, {"spec", "maxUnavailable"})) return amount_of(*most, expected) - (expected - healthy);
+  if (const auto* most = io::find(budget, {"spec", "maxUnavailable"}))
+    return amount_of(*most, expected) - (expected - healthy);
   return healthy - 1;
 }
 
@@ -745,13 +849,18 @@ FakeApiServer::Impl::Checked FakeApiServer::Impl::check_budgets(const Request& r
       healthy += is_healthy_pod(*other.object);
     }
     const auto allowed = allowed_disruptions(*record.object, expected, healthy);
-    // The disruption controller's verdict; before it, a real server asks to come back in 10 s, after it, it names no time.
+    // The disruption controller's verdict; before it, a real server asks to come back in 10 s, after it, it names no
+    // time.
     const bool observed = io::find(*record.object, {"status", "disruptionsAllowed"}) != nullptr;
     if (allowed < 1)
-      return std::unexpected(Refusal{429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
-                                     {{{"reason", "DisruptionBudget"},
-                                       {"message", fmt::format("The disruption budget {} needs {} healthy pods and has {} currently", key.name, healthy - allowed + 1, healthy)}}},
-                                     observed ? -1 : 10});
+      return std::unexpected(
+          Refusal{429,
+                  "TooManyRequests",
+                  "Cannot evict pod as it would violate the pod's disruption budget.",
+                  {{{"reason", "DisruptionBudget"},
+                    {"message", fmt::format("The disruption budget {} needs {} healthy pods and has {} currently",
+                                            key.name, healthy - allowed + 1, healthy)}}},
+                  observed ? -1 : 10});
     if (!observed) continue;
     json::object next = *record.object;
     io::set_at(next, {"status", "disruptionsAllowed"}, allowed - 1);
@@ -772,7 +881,8 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::evict(Request& request) {
   if (counts)
     if (auto allowed = check_budgets(request, live); !allowed) return std::unexpected(allowed.error());
   // As the real server: the budget first, the preconditions when it deletes.
-  if (auto good = check_preconditions(request, live, io::object_at(options, {"preconditions"})); !good) return std::unexpected(good.error());
+  if (auto good = check_preconditions(request, live, io::object_at(options, {"preconditions"})); !good)
+    return std::unexpected(good.error());
   delete_object(*request.kind, key, "Background", std::nullopt);
   record(request, live);
   return response_of(201, {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}});
@@ -788,8 +898,10 @@ std::string watch_line(std::string_view type, const json::object& object) {
 
 bool selects(const Request& request, const ObjectPtr& object) {
   if (!object) return false;
-  if (request.kind->resource.namespaced && !request.call.ns.empty() && namespace_of(*object) != request.call.ns) return false;
-  return fake::matches_labels(*object, request.query.label_selector) && fake::matches_fields(*object, request.query.field_selector);
+  if (request.kind->resource.namespaced && !request.call.ns.empty() && namespace_of(*object) != request.call.ns)
+    return false;
+  return fake::matches_labels(*object, request.query.label_selector) &&
+         fake::matches_fields(*object, request.query.field_selector);
 }
 
 }  // namespace
@@ -814,15 +926,19 @@ std::string FakeApiServer::Impl::gather(Watch& watch) const {
     watch.bookmark_round = bookmark_rounds_;
     const auto& resource = watch.request.kind->resource;
     if (watch.request.query.bookmarks)
-      out += watch_line("BOOKMARK", {{"kind", resource.kind}, {"apiVersion", resource.api_version()}, {"metadata", {{"resourceVersion", std::to_string(version_)}}}});
+      out += watch_line("BOOKMARK", {{"kind", resource.kind},
+                                     {"apiVersion", resource.api_version()},
+                                     {"metadata", {{"resourceVersion", std::to_string(version_)}}}});
   }
   return out;
 }
 
-FakeApiServer::Impl::Answer FakeApiServer::Impl::start_watch(const io::HttpRequest& http, Watch& watch, std::string& first) {
+FakeApiServer::Impl::Answer FakeApiServer::Impl::start_watch(const io::HttpRequest& http, Watch& watch,
+                                                             std::string& first) {
   auto& request = watch.request;
   if (auto parsed = parse(http, request); !parsed) return parsed;
-  if (request.kind == nullptr || request.call.verb != "watch") return std::unexpected(Refusal{405, "MethodNotAllowed", "only a watch streams"});
+  if (request.kind == nullptr || request.call.verb != "watch")
+    return std::unexpected(Refusal{405, "MethodNotAllowed", "only a watch streams"});
   const std::uint64_t from = number_of(request.query.resource_version);
   watch.bookmark_round = bookmark_rounds_;
   watch.close_round = close_rounds_;
@@ -840,7 +956,9 @@ FakeApiServer::Impl::Answer FakeApiServer::Impl::start_watch(const io::HttpReque
   return io::HttpResponse{};
 }
 
-Result<io::HttpResponse> FakeApiServer::Impl::watch(const io::HttpRequest& http, const std::function<bool(std::string_view)>& on_chunk, std::stop_token stop) {
+Result<io::HttpResponse> FakeApiServer::Impl::watch(const io::HttpRequest& http,
+                                                    const std::function<bool(std::string_view)>& on_chunk,
+                                                    std::stop_token stop) {
   Watch watch;
   std::string lines;
   std::unique_lock lock(mutex_);
@@ -849,7 +967,8 @@ Result<io::HttpResponse> FakeApiServer::Impl::watch(const io::HttpRequest& http,
   lock.unlock();
   const Fault fault = hook ? hook(watch.request.call) : Fault::none;
   if (fault == Fault::unreachable) return fail(ErrorKind::unreachable, "an injected fault: no connection");
-  if (fault == Fault::lost_request || fault == Fault::lost_reply) return fail(ErrorKind::unknown_outcome, "an injected fault: the connection broke");
+  if (fault == Fault::lost_request || fault == Fault::lost_reply)
+    return fail(ErrorKind::unknown_outcome, "an injected fault: the connection broke");
   if (auto refused = refuse_fault(fault, watch.request); !refused) return response_of(refused.error());
   lock.lock();
   ++open_watches_;
@@ -870,7 +989,8 @@ Result<io::HttpResponse> FakeApiServer::Impl::watch(const io::HttpRequest& http,
     }
     const auto seen = std::pair(version_, bookmark_rounds_);
     const auto closed = close_rounds_;
-    changed_.wait_for(lock, stop, watch_slice, [&] { return std::pair(version_, bookmark_rounds_) != seen || close_rounds_ != closed; });
+    changed_.wait_for(lock, stop, watch_slice,
+                      [&] { return std::pair(version_, bookmark_rounds_) != seen || close_rounds_ != closed; });
   }
   --open_watches_;
   if (stop.stop_requested()) return fail(ErrorKind::cancelled, "the watch was cancelled");
@@ -884,14 +1004,17 @@ namespace {
 class FakeTransport final : public io::HttpTransport {
  public:
   using Handle = std::function<Result<io::HttpResponse>(const io::HttpRequest&)>;
-  using Stream = std::function<Result<io::HttpResponse>(const io::HttpRequest&, const std::function<bool(std::string_view)>&, std::stop_token)>;
+  using Stream = std::function<Result<io::HttpResponse>(const io::HttpRequest&,
+                                                        const std::function<bool(std::string_view)>&, std::stop_token)>;
   FakeTransport(Handle handle, Stream stream) : handle_(std::move(handle)), stream_(std::move(stream)) {}
 
   Result<io::HttpResponse> send(const io::HttpRequest& request, std::stop_token stop) override {
     if (stop.stop_requested()) return fail(ErrorKind::cancelled, "cancelled");
     return handle_(request);
   }
-  Result<io::HttpResponse> stream(const io::HttpRequest& request, Duration, const std::function<bool(std::string_view)>& on_chunk, std::stop_token stop) override {
+  Result<io::HttpResponse> stream(const io::HttpRequest& request, Duration,
+                                  const std::function<bool(std::string_view)>& on_chunk,
+                                  std::stop_token stop) override {
     return stream_(request, on_chunk, stop);
   }
 
@@ -902,9 +1025,12 @@ class FakeTransport final : public io::HttpTransport {
 
 }  // namespace
 
-bool FakeApiServer::is_mutation(const Call& call) { return call.verb != "get" && call.verb != "list" && call.verb != "watch"; }
+bool FakeApiServer::is_mutation(const Call& call) {
+  return call.verb != "get" && call.verb != "list" && call.verb != "watch";
+}
 
-FakeApiServer::FakeApiServer(io::Clock& clock, size_t watch_cache) : impl_(std::make_shared<Impl>(clock, watch_cache)) {}
+FakeApiServer::FakeApiServer(io::Clock& clock, size_t watch_cache)
+    : impl_(std::make_shared<Impl>(clock, watch_cache)) {}
 FakeApiServer::~FakeApiServer() = default;
 
 void FakeApiServer::register_resource(const Resource& resource, bool status_subresource) {
@@ -915,7 +1041,9 @@ void FakeApiServer::register_resource(const Resource& resource, bool status_subr
 TransportMaker FakeApiServer::transport_maker() {
   return [impl = impl_](const io::TlsOptions&) -> std::unique_ptr<io::HttpTransport> {
     return std::make_unique<FakeTransport>([impl](const auto& request) { return impl->handle(request); },
-                                           [impl](const auto& request, const auto& on_chunk, std::stop_token stop) { return impl->watch(request, on_chunk, stop); });
+                                           [impl](const auto& request, const auto& on_chunk, std::stop_token stop) {
+                                             return impl->watch(request, on_chunk, stop);
+                                           });
   };
 }
 
@@ -923,7 +1051,9 @@ io::TransportFactory FakeApiServer::transport_factory() {
   return [maker = transport_maker()] { return maker({}); };
 }
 
-ClusterConfig FakeApiServer::cluster_config() const { return {.server = std::string(origin), .origin = "the fake API server"}; }
+ClusterConfig FakeApiServer::cluster_config() const {
+  return {.server = std::string(origin), .origin = "the fake API server"};
+}
 
 ClientFactory FakeApiServer::client_factory(io::Random& random, std::string user_agent) {
   ClientOptions options;
@@ -986,8 +1116,10 @@ Object FakeApiServer::put(const Resource& resource, Object object) {
   const Object old = before == kind->records.end() ? Object{} : *before->second.object;
   fake::Owners owners = before == kind->records.end() ? fake::Owners{} : before->second.owners;
   metadata["uid"] = old.empty() ? fmt::format("00000000-0000-4000-8000-{:012x}", ++impl_->uids_) : uid_of(old);
-  metadata["creationTimestamp"] = old.empty() ? meta_time(impl_->clock_.now()) : io::string_at(old, {"metadata", "creationTimestamp"});
-  if (!resource.group.empty()) metadata["generation"] = old.empty() ? 1 : generation_of(old) + (desired_part(old) != desired_part(object) ? 1 : 0);
+  metadata["creationTimestamp"] =
+      old.empty() ? meta_time(impl_->clock_.now()) : io::string_at(old, {"metadata", "creationTimestamp"});
+  if (!resource.group.empty())
+    metadata["generation"] = old.empty() ? 1 : generation_of(old) + (desired_part(old) != desired_part(object) ? 1 : 0);
   fake::track(old, object, owners, {"world", "Update", ""});
   return *impl_->commit(*kind, key, std::move(object), std::move(owners));
 }

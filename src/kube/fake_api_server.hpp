@@ -1,7 +1,8 @@
-// An API server in memory, reached as an io::HttpTransport, so that the real Client, Informer and Controller run against it. It keeps
-// the semantics that a client must get right: resourceVersions, paging, watches with bookmarks and compaction, status subresource,
-// patches, server-side apply with managed fields, generations, finalizers, owner garbage collection, evictions under
-// PodDisruptionBudgets, preconditions. Hooks inject faults and record every mutation. Safe from any thread; outlives its transports.
+// An API server in memory, reached as an io::HttpTransport, so that the real Client, Informer and Controller run
+// against it. It keeps the semantics that a client must get right: resourceVersions, paging, watches with bookmarks and
+// compaction, status subresource, patches, server-side apply with managed fields, generations, finalizers, owner
+// garbage collection, evictions under PodDisruptionBudgets, preconditions. Hooks inject faults and record every
+// mutation. Safe from any thread; outlives its transports.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,7 @@ class FakeApiServer {
     std::string ns = {};
     std::string name = {};
     std::string subresource = {};
-    std::string manager = {};     // fieldManager, else the first word of the User-Agent up to its '/'
+    std::string manager = {};  // fieldManager, else the first word of the User-Agent up to its '/'
     std::string user_agent = {};
     std::string body = {};
   };
@@ -81,17 +82,18 @@ class FakeApiServer {
   std::vector<Mutation> mutations() const;
   void clear_mutations();
 
-  // The world beside the client: direct access without faults, hooks or preconditions. put() creates or replaces the whole object.
+  // The world beside the client: direct access without faults, hooks or preconditions. put() creates or replaces the
+  // whole object.
   std::optional<Object> find(const Resource& resource, std::string_view ns, std::string_view name) const;
   std::vector<Object> all(const Resource& resource) const;
   Object put(const Resource& resource, Object object);
   bool erase(const Resource& resource, std::string_view ns, std::string_view name);  // at once, finalizers or not
 
-  // Pods bound to a node then stay, terminating, until they are deleted with grace 0 or erased, as they do until a kubelet has
-  // stopped them. Off at first: a deleted pod is gone at once.
+  // Pods bound to a node then stay, terminating, until they are deleted with grace 0 or erased, as they do until a
+  // kubelet has stopped them. Off at first: a deleted pod is gone at once.
   void set_graceful_pods(bool graceful);
 
-  void compact();        // older resourceVersions and continue tokens are answered with 410
+  void compact();         // older resourceVersions and continue tokens are answered with 410
   void send_bookmarks();  // to all watches that asked for them
   void close_watches();   // ends them without an error
   size_t open_watches() const;

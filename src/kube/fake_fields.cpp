@@ -18,7 +18,9 @@ namespace {
 // The members that identify an item of a list-map; empty: not such a list.
 std::vector<std::string_view> merge_keys(std::string_view field, const json::value& item) {
   if (field == "conditions" || field == "addresses") return {"type"};
-  if (field == "containers" || field == "initContainers" || field == "volumes" || field == "env" || field == "imagePullSecrets") return {"name"};
+  if (field == "containers" || field == "initContainers" || field == "volumes" || field == "env" ||
+      field == "imagePullSecrets")
+    return {"name"};
   if (field == "volumeMounts") return {"mountPath"};
   if (field == "ownerReferences") return {"uid"};
   if (field == "ports" && item.is_object()) {
@@ -35,9 +37,12 @@ std::optional<std::string> item_element(std::string_view field, const json::valu
   json::object key;
   for (const auto name : keys) {
     const auto* value = item.get_object().if_contains(name);
-    if (value != nullptr) key[name] = *value;
-    else if (name == "protocol") key[name] = "TCP";
-    else return std::nullopt;
+    if (value != nullptr)
+      key[name] = *value;
+    else if (name == "protocol")
+      key[name] = "TCP";
+    else
+      return std::nullopt;
   }
   return "k:" + json::serialize(key);
 }
@@ -45,12 +50,21 @@ std::optional<std::string> item_element(std::string_view field, const json::valu
 bool is_set(std::string_view field) { return field == "finalizers"; }
 
 bool is_list_map(std::string_view field, const json::array& list) {
-  return !list.empty() && std::all_of(list.begin(), list.end(), [&](const auto& item) { return item_element(field, item).has_value(); });
+  return !list.empty() &&
+         std::all_of(list.begin(), list.end(), [&](const auto& item) { return item_element(field, item).has_value(); });
 }
 
 bool is_server_owned(const FieldPath& path) {
-  static const std::set<std::string_view> metadata{"f:name", "f:namespace", "f:uid", "f:resourceVersion", "f:generation", "f:creationTimestamp",
-                                                   "f:managedFields", "f:deletionTimestamp", "f:deletionGracePeriodSeconds", "f:generateName"};
+  static const std::set<std::string_view> metadata{"f:name",
+                                                   "f:namespace",
+                                                   "f:uid",
+                                                   "f:resourceVersion",
+                                                   "f:generation",
+                                                   "f:creationTimestamp",
+                                                   "f:managedFields",
+                                                   "f:deletionTimestamp",
+                                                   "f:deletionGracePeriodSeconds",
+                                                   "f:generateName"};
   if (path.size() == 1) return path[0] == "f:apiVersion" || path[0] == "f:kind";
   return path.size() == 2 && path[0] == "f:metadata" && metadata.contains(path[1]);
 }
@@ -70,8 +84,10 @@ void collect(const json::value& value, std::string_view field, FieldPath& path, 
   if (const auto* list = value.if_array(); list && !list->empty() && (is_set(field) || is_list_map(field, *list))) {
     for (const auto& item : *list) {
       path.push_back(is_set(field) ? "v:" + json::serialize(item) : *item_element(field, item));
-      if (is_set(field)) out[path] = item;
-      else collect_members(item.get_object(), path, out);
+      if (is_set(field))
+        out[path] = item;
+      else
+        collect_members(item.get_object(), path, out);
       path.pop_back();
     }
     return;
@@ -97,13 +113,16 @@ json::value* descend(json::value& at, const std::string& element, std::string_vi
   }
   auto& list = at.get_array();
   for (auto& item : list)
-    if (element.starts_with("k:") ? item_element(field, item) == element : "v:" + json::serialize(item) == element) return &item;
+    if (element.starts_with("k:") ? item_element(field, item) == element : "v:" + json::serialize(item) == element)
+      return &item;
   if (!make) return nullptr;
   return &list.emplace_back(json::parse(json::string_view(bare(element))));
 }
 
 // The field name that a list element belongs to.
-std::string_view field_before(const FieldPath& path, size_t index) { return index == 0 ? std::string_view() : bare(path[index - 1]); }
+std::string_view field_before(const FieldPath& path, size_t index) {
+  return index == 0 ? std::string_view() : bare(path[index - 1]);
+}
 
 void set_leaf(json::value& root, const FieldPath& path, const json::value& value) {
   json::value* at = &root;
@@ -151,7 +170,8 @@ void remove_leaf(json::value& at, const FieldPath& path, size_t depth = 0) {
   if (depth + 1 == path.size()) return erase_child(at, path[depth], field);
   json::value* child = descend(at, path[depth], field, false);
   if (child == nullptr) return;
-  if (depth + 2 == path.size() && is_key_leaf(path)) {  // an item without its key cannot be found: it goes whole or not at all
+  if (depth + 2 == path.size() &&
+      is_key_leaf(path)) {  // an item without its key cannot be found: it goes whole or not at all
     if (only_keys_left(*child, field)) erase_child(at, path[depth], field);
   } else {
     remove_leaf(*child, path, depth + 1);
@@ -190,7 +210,8 @@ std::vector<Conflict> find_conflicts(const std::map<FieldPath, json::value>& liv
 }
 
 bool owned_by_others(const Owners& owners, const Owner& owner, const FieldPath& path) {
-  return std::any_of(owners.begin(), owners.end(), [&](const auto& entry) { return entry.first != owner && entry.second.contains(path); });
+  return std::any_of(owners.begin(), owners.end(),
+                     [&](const auto& entry) { return entry.first != owner && entry.second.contains(path); });
 }
 
 }  // namespace
@@ -205,8 +226,10 @@ std::map<FieldPath, json::value> leaves(const json::object& object) {
 std::string path_text(const FieldPath& path) {
   std::string out;
   for (const auto& element : path) {
-    if (element.starts_with("f:")) out += "." + std::string(bare(element));
-    else if (element.starts_with("v:")) out += "[" + std::string(bare(element)) + "]";
+    if (element.starts_with("f:"))
+      out += "." + std::string(bare(element));
+    else if (element.starts_with("v:"))
+      out += "[" + std::string(bare(element)) + "]";
     else {
       std::string keys;
       const json::value key = json::parse(json::string_view(bare(element)));
@@ -218,7 +241,8 @@ std::string path_text(const FieldPath& path) {
   return out;
 }
 
-std::vector<Conflict> apply(json::object& live, Owners& owners, const json::object& applied, const Owner& owner, bool force) {
+std::vector<Conflict> apply(json::object& live, Owners& owners, const json::object& applied, const Owner& owner,
+                            bool force) {
   const auto have = leaves(live), wanted = leaves(applied);
   const auto conflicts = find_conflicts(have, owners, wanted, owner);
   if (!conflicts.empty() && !force) return conflicts;
@@ -266,8 +290,11 @@ json::array managed_fields(const Owners& owners, std::string_view api_version) {
         at = &next.get_object();
       }
     }
-    json::object entry{{"manager", owner.manager}, {"operation", owner.operation}, {"apiVersion", api_version},
-                       {"fieldsType", "FieldsV1"}, {"fieldsV1", std::move(tree)}};
+    json::object entry{{"manager", owner.manager},
+                       {"operation", owner.operation},
+                       {"apiVersion", api_version},
+                       {"fieldsType", "FieldsV1"},
+                       {"fieldsV1", std::move(tree)}};
     if (!owner.subresource.empty()) entry["subresource"] = owner.subresource;
     out.push_back(std::move(entry));
   }
@@ -284,8 +311,10 @@ void merge_patch(json::value& target, const json::value& patch) {
   if (!target.is_object()) target.emplace_object();
   auto& object = target.get_object();
   for (const auto& member : patch.get_object()) {
-    if (member.value().is_null()) object.erase(member.key());
-    else merge_patch(object[member.key()], member.value());
+    if (member.value().is_null())
+      object.erase(member.key());
+    else
+      merge_patch(object[member.key()], member.value());
   }
 }
 
@@ -312,11 +341,15 @@ void strategic_list(json::value& target, const json::array& patch, std::string_v
       continue;
     }
     const auto keys = strategic_keys(field, item);
-    const auto found = std::find_if(list.begin(), list.end(), [&](const auto& have) { return same_item(have, item, keys); });
+    const auto found =
+        std::find_if(list.begin(), list.end(), [&](const auto& have) { return same_item(have, item, keys); });
     const bool remove = io::string_at(item, {"$patch"}) == "delete";
-    if (remove && found != list.end()) list.erase(found);
-    else if (!remove && found != list.end()) strategic_merge_patch(*found, item);
-    else if (!remove) list.push_back(item);
+    if (remove && found != list.end())
+      list.erase(found);
+    else if (!remove && found != list.end())
+      strategic_merge_patch(*found, item);
+    else if (!remove)
+      list.push_back(item);
   }
 }
 
@@ -333,28 +366,37 @@ void strategic_merge_patch(json::value& target, const json::value& patch) {
     const std::string_view field = member.key();
     if (field.starts_with("$")) continue;
     const auto* list = member.value().if_array();
-    if (member.value().is_null()) object.erase(field);
-    else if (list && !list->empty() && (is_set(field) || !strategic_keys(field, list->front()).empty())) strategic_list(object[field], *list, field);
-    else strategic_merge_patch(object[field], member.value());
+    if (member.value().is_null())
+      object.erase(field);
+    else if (list && !list->empty() && (is_set(field) || !strategic_keys(field, list->front()).empty()))
+      strategic_list(object[field], *list, field);
+    else
+      strategic_merge_patch(object[field], member.value());
   }
 }
 
 namespace {
 
-Error patch_error(const std::string& text) { return {ErrorKind::invalid, "the server rejected our request due to an error in our request: " + text, {}}; }
+Error patch_error(const std::string& text) {
+  return {ErrorKind::invalid, "the server rejected our request due to an error in our request: " + text, {}};
+}
 
 std::string unescaped(std::string_view token) {
   std::string out;
   for (size_t i = 0; i < token.size(); ++i) {
-    if (token[i] == '~' && i + 1 < token.size()) out.push_back(token[++i] == '1' ? '/' : '~');
-    else out.push_back(token[i]);
+    if (token[i] == '~' && i + 1 < token.size())
+      out.push_back(token[++i] == '1' ? '/' : '~');
+    else
+      out.push_back(token[i]);
   }
   return out;
 }
 
 std::optional<size_t> index_of(const json::array& list, const std::string& token, bool may_append) {
   if (token == "-" && may_append) return list.size();
-  if (token.empty() || token.size() > 9 || !std::all_of(token.begin(), token.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  if (token.empty() || token.size() > 9 ||
+      !std::all_of(token.begin(), token.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return std::nullopt;
   const size_t index = std::stoul(token);
   if (index < list.size() + (may_append ? 1 : 0)) return index;
   return std::nullopt;
@@ -398,11 +440,16 @@ Result<void> patch_once(json::value& root, const json::value& operation) {
     return {};
   }
   if (target == nullptr) return std::unexpected(patch_error("no such path " + path));
-  if (op == "replace") *target = value;
-  else if (op == "test" && *target != value) return std::unexpected(patch_error("testing value " + path + " failed"));
-  else if (op == "remove" && parent->is_object()) parent->get_object().erase(token);
-  else if (op == "remove") parent->get_array().erase(parent->get_array().begin() + static_cast<std::ptrdiff_t>(std::stoul(token)));
-  else if (op != "test") return std::unexpected(patch_error("unknown operation " + op));
+  if (op == "replace")
+    *target = value;
+  else if (op == "test" && *target != value)
+    return std::unexpected(patch_error("testing value " + path + " failed"));
+  else if (op == "remove" && parent->is_object())
+    parent->get_object().erase(token);
+  else if (op == "remove")
+    parent->get_array().erase(parent->get_array().begin() + static_cast<std::ptrdiff_t>(std::stoul(token)));
+  else if (op != "test")
+    return std::unexpected(patch_error("unknown operation " + op));
   return {};
 }
 
@@ -454,7 +501,8 @@ bool matches_set(std::string_view term, size_t at, size_t length, bool wanted, c
 bool matches_term(std::string_view term, const Lookup& lookup) {
   if (const auto at = term.find(" notin "); at != term.npos) return matches_set(term, at, 7, false, lookup);
   if (const auto at = term.find(" in "); at != term.npos) return matches_set(term, at, 4, true, lookup);
-  if (const auto at = term.find("!="); at != term.npos) return lookup(trim(term.substr(0, at))) != std::optional(std::string(trim(term.substr(at + 2))));
+  if (const auto at = term.find("!="); at != term.npos)
+    return lookup(trim(term.substr(0, at))) != std::optional(std::string(trim(term.substr(at + 2))));
   if (const auto at = term.find('='); at != term.npos) {
     const auto value = trim(term.substr(at + (term.substr(at).starts_with("==") ? 2 : 1)));
     return lookup(trim(term.substr(0, at))) == std::optional(std::string(value));
@@ -502,7 +550,8 @@ bool matches_fields(const json::object& object, std::string_view selector) {
 bool matches_selector(const json::object& object, const json::object& selector) {
   const auto lookup = labels_of(object);
   for (const auto& member : io::object_at(selector, {"matchLabels"}))
-    if (!member.value().is_string() || lookup(member.key()) != std::optional(std::string(member.value().get_string()))) return false;
+    if (!member.value().is_string() || lookup(member.key()) != std::optional(std::string(member.value().get_string())))
+      return false;
   for (const auto& expression : io::array_at(selector, {"matchExpressions"})) {
     const auto have = lookup(io::string_at(expression, {"key"}));
     const auto op = io::string_at(expression, {"operator"});

@@ -1,6 +1,6 @@
-// What the fake API server does with the inside of objects: the patch formats and the field ownership of server-side apply.
-// Lists of the well-known merge keys (conditions by type, containers by name, …) are maps, finalizers are a set, every other list is
-// one value. Pure functions.
+// What the fake API server does with the inside of objects: the patch formats and the field ownership of server-side
+// apply. Lists of the well-known merge keys (conditions by type, containers by name, …) are maps, finalizers are a set,
+// every other list is one value. Pure functions.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -37,14 +37,17 @@ struct Conflict {
   FieldPath path = {};
 };
 // Merges `applied` into `live` in place and moves ownership. Without force nothing is changed when there are conflicts.
-std::vector<Conflict> apply(boost::json::object& live, Owners& owners, const boost::json::object& applied, const Owner& owner, bool force);
+std::vector<Conflict> apply(boost::json::object& live, Owners& owners, const boost::json::object& applied,
+                            const Owner& owner, bool force);
 // After a write that is not an apply: what it changed is its own, what it removed is nobody's.
 void track(const boost::json::object& before, const boost::json::object& after, Owners& owners, const Owner& owner);
 boost::json::array managed_fields(const Owners& owners, std::string_view api_version);
 
-void merge_patch(boost::json::value& target, const boost::json::value& patch);            // RFC 7386
-void strategic_merge_patch(boost::json::value& target, const boost::json::value& patch);  // merge keys and $patch: delete
-Result<void> json_patch(boost::json::value& target, const boost::json::array& operations);  // add, remove, replace, test
+void merge_patch(boost::json::value& target, const boost::json::value& patch);  // RFC 7386
+void strategic_merge_patch(boost::json::value& target,
+                           const boost::json::value& patch);  // merge keys and $patch: delete
+Result<void> json_patch(boost::json::value& target,
+                        const boost::json::array& operations);  // add, remove, replace, test
 
 // "a=b,c!=d,e in (f,g),!h"
 bool matches_labels(const boost::json::object& object, std::string_view selector);

@@ -46,9 +46,16 @@ TEST_CASE("a plain write takes over what it changes and orphans what it removes"
 
 TEST_CASE("json patch: pointers with escapes, array positions, and failures that change nothing") {
   json::value value = parse(R"({"a/b":{"~":1},"l":[1,2]})");
-  CHECK(json_patch(value, io::parse_json(R"([{"op":"replace","path":"/a~1b/~0","value":2},{"op":"add","path":"/l/1","value":9},{"op":"add","path":"/l/-","value":3},{"op":"remove","path":"/l/0"}])")->get_array()).has_value());
+  CHECK(
+      json_patch(
+          value,
+          io::parse_json(
+              R"([{"op":"replace","path":"/a~1b/~0","value":2},{"op":"add","path":"/l/1","value":9},{"op":"add","path":"/l/-","value":3},{"op":"remove","path":"/l/0"}])")
+              ->get_array())
+          .has_value());
   CHECK(io::to_text(value) == R"({"a/b":{"~":2},"l":[9,2,3]})");
-  for (const char* bad : {R"([{"op":"remove","path":"/x"}])", R"([{"op":"add","path":"/l/7","value":1}])", R"([{"op":"test","path":"/l/0","value":1}])", R"([{"op":"fly","path":"/l"}])"})
+  for (const char* bad : {R"([{"op":"remove","path":"/x"}])", R"([{"op":"add","path":"/l/7","value":1}])",
+                          R"([{"op":"test","path":"/l/0","value":1}])", R"([{"op":"fly","path":"/l"}])"})
     CHECK_FALSE(json_patch(value, io::parse_json(bad)->get_array()).has_value());
 }
 
@@ -58,8 +65,19 @@ TEST_CASE("selectors") {
     const char* selector;
     bool matches;
   };
-  for (const auto& [selector, matches] : {Case{"", true}, {"a=1", true}, {"a==1,b.c/d=2", true}, {"a=2", false}, {"a!=2", true}, {"z!=2", true}, {"a", true}, {"!a", false},
-                                          {"!z", true}, {"a in (0,1)", true}, {"a notin (0, 1)", false}, {"z notin (1)", true}, {"z in (1)", false}}) {
+  for (const auto& [selector, matches] : {Case{"", true},
+                                          {"a=1", true},
+                                          {"a==1,b.c/d=2", true},
+                                          {"a=2", false},
+                                          {"a!=2", true},
+                                          {"z!=2", true},
+                                          {"a", true},
+                                          {"!a", false},
+                                          {"!z", true},
+                                          {"a in (0,1)", true},
+                                          {"a notin (0, 1)", false},
+                                          {"z notin (1)", true},
+                                          {"z in (1)", false}}) {
     CAPTURE(selector);
     CHECK(matches_labels(object, selector) == matches);
   }

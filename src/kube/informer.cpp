@@ -8,8 +8,13 @@
 
 namespace homeostat::kube {
 
-Informer::Informer(ClientFactory clients, Resource resource, InformerOptions options, io::Clock& clock, io::Random& random)
-    : clients_(std::move(clients)), resource_(std::move(resource)), options_(std::move(options)), clock_(clock), random_(random) {}
+Informer::Informer(ClientFactory clients, Resource resource, InformerOptions options, io::Clock& clock,
+                   io::Random& random)
+    : clients_(std::move(clients)),
+      resource_(std::move(resource)),
+      options_(std::move(options)),
+      clock_(clock),
+      random_(random) {}
 
 void Informer::subscribe(Subscriber subscriber) { subscribers_.push_back(std::move(subscriber)); }
 
@@ -62,8 +67,8 @@ void Informer::act_list(Reflector& reflector, Client& client, const std::string&
   reflector.listed(std::move(version), clock_.monotonic());
 }
 
-void Informer::act_watch(Reflector& reflector, Client& client, const std::string& resource_version, std::chrono::seconds timeout,
-                         std::stop_token stop) {
+void Informer::act_watch(Reflector& reflector, Client& client, const std::string& resource_version,
+                         std::chrono::seconds timeout, std::stop_token stop) {
   const auto on_event = [&](WatchEvent&& event) {
     reflector.seen(resource_version_of(event.object));
     if (event.type == WatchEventType::bookmark) return true;
@@ -105,9 +110,15 @@ void Informer::run(std::stop_token stop) {
     resync_when_due();
     const auto action = reflector.next(clock_.monotonic());
     switch (action.what) {
-      case Reflector::Do::list: act_list(reflector, *client, action.resource_version); break;
-      case Reflector::Do::watch: act_watch(reflector, *client, action.resource_version, action.timeout, stop); break;
-      case Reflector::Do::wait: clock_.sleep(action.delay, stop); break;
+      case Reflector::Do::list:
+        act_list(reflector, *client, action.resource_version);
+        break;
+      case Reflector::Do::watch:
+        act_watch(reflector, *client, action.resource_version, action.timeout, stop);
+        break;
+      case Reflector::Do::wait:
+        clock_.sleep(action.delay, stop);
+        break;
     }
   }
 }

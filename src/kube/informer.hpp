@@ -1,12 +1,12 @@
-// Keeps a Store equal to what the API server has, and tells subscribers of each change as it arrives. One thread and one connection
-// per informer. Survives lost connections, compaction (410), half-open watches and restarts of the server. Subscribers are called on
-// the informer's thread, in order, without any lock held, and must return quickly.
+// Keeps a Store equal to what the API server has, and tells subscribers of each change as it arrives. One thread and
+// one connection per informer. Survives lost connections, compaction (410), half-open watches and restarts of the
+// server. Subscribers are called on the informer's thread, in order, without any lock held, and must return quickly.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <condition_variable>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -46,13 +46,14 @@ class Informer {
   // Blocks until stop is requested. Call it on a thread of its own.
   void run(std::stop_token stop);
 
-  // One consistent list into the store, on the caller's thread, instead of run(): for the simulation and for one-shot tools.
+  // One consistent list into the store, on the caller's thread, instead of run(): for the simulation and for one-shot
+  // tools.
   Result<void> relist();
 
  private:
   void act_list(class Reflector& reflector, Client& client, const std::string& resource_version);
-  void act_watch(class Reflector& reflector, Client& client, const std::string& resource_version, std::chrono::seconds timeout,
-                 std::stop_token stop);
+  void act_watch(class Reflector& reflector, Client& client, const std::string& resource_version,
+                 std::chrono::seconds timeout, std::stop_token stop);
   void adopt(std::vector<Object> items);
   void tell(const StoreChange& change);
   void resync_when_due();

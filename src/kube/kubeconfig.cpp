@@ -25,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t max_file_bytes = 4u << 20;
-constexpr Duration token_lifetime{60'000};   // how long a token read from a file is used
-constexpr Duration expiry_leeway{10'000};    // an exec credential is renewed this long before it expires
+constexpr Duration token_lifetime{60'000};  // how long a token read from a file is used
+constexpr Duration expiry_leeway{10'000};   // an exec credential is renewed this long before it expires
 constexpr Duration exec_timeout{30'000};
 
 std::string environment(const char* name) {
@@ -38,13 +38,16 @@ std::string environment(const char* name) {
 Result<std::string> read_file(const std::string& path, std::string_view what) {
   std::error_code code;
   if (!fs::exists(path, code)) return fail(ErrorKind::not_found, fmt::format("{}: there is no file {}", what, path));
-  if (fs::is_directory(path, code)) return fail(ErrorKind::invalid, fmt::format("{}: {} is a folder, not a file", what, path));
+  if (fs::is_directory(path, code))
+    return fail(ErrorKind::invalid, fmt::format("{}: {} is a folder, not a file", what, path));
   std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(ErrorKind::forbidden, fmt::format("{}: the file {} cannot be read; check its permissions", what, path));
+  if (!in)
+    return fail(ErrorKind::forbidden, fmt::format("{}: the file {} cannot be read; check its permissions", what, path));
   std::string text(max_file_bytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > max_file_bytes) return fail(ErrorKind::invalid, fmt::format("{}: the file {} is larger than 4 MiB", what, path));
+  if (text.size() > max_file_bytes)
+    return fail(ErrorKind::invalid, fmt::format("{}: the file {} is larger than 4 MiB", what, path));
   return text;
 }
 
@@ -133,7 +136,8 @@ Result<Credential> ExecCredential::run() {
   if (!plugin_.cluster_info.empty())
     if (auto cluster = io::parse_json(plugin_.cluster_info)) spec["cluster"] = *cluster;
   options.env->push_back("KUBERNETES_EXEC_INFO=" +
-                         io::to_text(boost::json::object{{"apiVersion", plugin_.api_version}, {"kind", "ExecCredential"}, {"spec", spec}}));
+                         io::to_text(boost::json::object{
+                             {"apiVersion", plugin_.api_version}, {"kind", "ExecCredential"}, {"spec", spec}}));
   std::vector<std::string> argv{plugin_.command};
   argv.insert(argv.end(), plugin_.args.begin(), plugin_.args.end());
   auto result = io::run(argv, options);
@@ -143,7 +147,8 @@ Result<Credential> ExecCredential::run() {
     return fail(ErrorKind::unauthorized, fmt::format("{} could not be run: {}{}", who, result.error().message, hint));
   }
   if (!result->status.ok())
-    return fail(ErrorKind::unauthorized, fmt::format("{} failed with {}: {}", who, io::to_string(result->status), trimmed(result->err.substr(0, 500))));
+    return fail(ErrorKind::unauthorized, fmt::format("{} failed with {}: {}", who, io::to_string(result->status),
+                                                     trimmed(result->err.substr(0, 500))));
   return read(result->out);
 }
 
@@ -152,8 +157,8 @@ Result<Credential> ExecCredential::read(const std::string& output) {
   auto parsed = io::parse_json_object(output, who, max_file_bytes);
   if (!parsed) return fail(ErrorKind::unauthorized, parsed.error().message);
   if (io::string_at(*parsed, {"apiVersion"}) != plugin_.api_version)
-    return fail(ErrorKind::unauthorized, fmt::format("{} has apiVersion \"{}\" and not \"{}\", as the kubeconfig says", who,
-                                                     io::string_at(*parsed, {"apiVersion"}), plugin_.api_version));
+    return fail(ErrorKind::unauthorized, fmt::format("{} has apiVersion \"{}\" and not \"{}\", as the kubeconfig says",
+                                                     who, io::string_at(*parsed, {"apiVersion"}), plugin_.api_version));
   Credential credential{.bearer_token = io::string_at(*parsed, {"status", "token"}),
                         .client_cert_pem = io::string_at(*parsed, {"status", "clientCertificateData"}),
                         .client_key_pem = io::string_at(*parsed, {"status", "clientKeyData"})};
@@ -167,7 +172,9 @@ Result<Credential> ExecCredential::read(const std::string& output) {
 
 // A scalar as text; "" when missing, null or not a scalar.
 std::string text_of(const YAML::Node& node) { return node && node.IsScalar() ? node.Scalar() : std::string(); }
-std::string text_at(const YAML::Node& node, const char* name) { return node && node.IsMap() ? text_of(node[name]) : std::string(); }
+std::string text_at(const YAML::Node& node, const char* name) {
+  return node && node.IsMap() ? text_of(node[name]) : std::string();
+}
 bool truth_at(const YAML::Node& node, const char* name) { return text_at(node, name) == "true"; }
 
 // A cluster, user or context with the file that defined it: relative paths start at that file's folder.
@@ -181,7 +188,8 @@ struct Merged {
   std::string current_context;
 };
 
-void merge_entries(const YAML::Node& list, const char* member, const fs::path& folder, std::map<std::string, Entry>& into) {
+void merge_entries(const YAML::Node& list, const char* member, const fs::path& folder,
+                   std::map<std::string, Entry>& into) {
   if (!list || !list.IsSequence()) return;
   for (const auto& item : list) {
     const std::string name = text_at(item, "name");
@@ -195,7 +203,8 @@ Result<void> merge_file(const std::string& path, Merged& into) {
   try {
     const YAML::Node root = YAML::Load(*text);
     if (root.IsNull()) return {};
-    if (!root.IsMap()) return fail(ErrorKind::invalid, fmt::format("the kubeconfig {} is not a YAML map: is it the right file?", path));
+    if (!root.IsMap())
+      return fail(ErrorKind::invalid, fmt::format("the kubeconfig {} is not a YAML map: is it the right file?", path));
     const fs::path folder = fs::absolute(path).parent_path();
     merge_entries(root["clusters"], "cluster", folder, into.clusters);
     merge_entries(root["users"], "user", folder, into.users);
@@ -223,10 +232,12 @@ std::string names_of(const std::map<std::string, Entry>& entries) {
   return out.empty() ? "none" : out;
 }
 
-Result<const Entry*> pick(const std::map<std::string, Entry>& entries, const std::string& name, std::string_view kind, std::string_view origin) {
+Result<const Entry*> pick(const std::map<std::string, Entry>& entries, const std::string& name, std::string_view kind,
+                          std::string_view origin) {
   const auto found = entries.find(name);
   if (found == entries.end())
-    return fail(ErrorKind::invalid, fmt::format("{}: there is no {} named \"{}\"; defined are: {}", origin, kind, name, names_of(entries)));
+    return fail(ErrorKind::invalid,
+                fmt::format("{}: there is no {} named \"{}\"; defined are: {}", origin, kind, name, names_of(entries)));
   return &found->second;
 }
 
@@ -234,7 +245,9 @@ Result<const Entry*> pick(const std::map<std::string, Entry>& entries, const std
 Result<std::string> material(const Entry& entry, const std::string& name, std::string_view what) {
   if (const auto data = text_at(entry.body, (name + "-data").c_str()); !data.empty()) {
     auto bytes = io::base64_decode(data);
-    if (!bytes) return fail(ErrorKind::invalid, fmt::format("{}: {}-data is not valid base64; copy it again from where it came", what, name));
+    if (!bytes)
+      return fail(ErrorKind::invalid,
+                  fmt::format("{}: {}-data is not valid base64; copy it again from where it came", what, name));
     return bytes;
   }
   const auto path = text_at(entry.body, name.c_str());
@@ -271,7 +284,9 @@ Result<void> read_cluster(const Entry& entry, const std::string& name, ClusterCo
 }
 
 ExecPlugin read_exec(const YAML::Node& exec, const fs::path& folder, const ClusterConfig& config) {
-  ExecPlugin plugin{.command = text_at(exec, "command"), .api_version = text_at(exec, "apiVersion"), .install_hint = text_at(exec, "installHint")};
+  ExecPlugin plugin{.command = text_at(exec, "command"),
+                    .api_version = text_at(exec, "apiVersion"),
+                    .install_hint = text_at(exec, "installHint")};
   if (plugin.command.find('/') != std::string::npos) plugin.command = (folder / plugin.command).string();
   if (exec["args"] && exec["args"].IsSequence())
     for (const auto& argument : exec["args"]) plugin.args.push_back(text_of(argument));
@@ -290,10 +305,15 @@ Result<void> read_exec_user(const Entry& entry, const std::string& what, Cluster
   const YAML::Node exec = entry.body["exec"];
   ExecPlugin plugin = read_exec(exec, entry.folder, config);
   if (plugin.command.empty()) return fail(ErrorKind::invalid, what + ": exec has no command");
-  if (plugin.api_version != "client.authentication.k8s.io/v1" && plugin.api_version != "client.authentication.k8s.io/v1beta1")
-    return fail(ErrorKind::invalid, fmt::format("{}: exec has apiVersion \"{}\"; client.authentication.k8s.io/v1 and v1beta1 are known", what, plugin.api_version));
+  if (plugin.api_version != "client.authentication.k8s.io/v1" &&
+      plugin.api_version != "client.authentication.k8s.io/v1beta1")
+    return fail(ErrorKind::invalid,
+                fmt::format("{}: exec has apiVersion \"{}\"; client.authentication.k8s.io/v1 and v1beta1 are known",
+                            what, plugin.api_version));
   if (text_at(exec, "interactiveMode") == "Always")
-    return fail(ErrorKind::invalid, what + ": exec has interactiveMode Always, but nobody can type here; use a plugin that needs no terminal");
+    return fail(
+        ErrorKind::invalid,
+        what + ": exec has interactiveMode Always, but nobody can type here; use a plugin that needs no terminal");
   config.credentials = exec_plugin(std::move(plugin));
   return {};
 }
@@ -304,7 +324,9 @@ Result<void> read_user(const Entry& entry, const std::string& name, ClusterConfi
   if (!cert) return std::unexpected(cert.error());
   if (!key) return std::unexpected(key.error());
   if (cert->empty() != key->empty())
-    return fail(ErrorKind::invalid, fmt::format("{} has a client {} without its {}", what, cert->empty() ? "key" : "certificate", cert->empty() ? "certificate" : "key"));
+    return fail(ErrorKind::invalid,
+                fmt::format("{} has a client {} without its {}", what, cert->empty() ? "key" : "certificate",
+                            cert->empty() ? "certificate" : "key"));
   if (!cert->empty())
     if (auto good = check_certificates(*cert, what + ": client-certificate"); !good) return good;
   config.tls.client_cert_pem = std::move(*cert);
@@ -313,7 +335,9 @@ Result<void> read_user(const Entry& entry, const std::string& name, ClusterConfi
   if (entry.body.IsMap() && entry.body["as-groups"] && entry.body["as-groups"].IsSequence())
     for (const auto& group : entry.body["as-groups"]) config.impersonate_groups.push_back(text_of(group));
   if (text_at(entry.body, "username") != "" || (entry.body.IsMap() && entry.body["auth-provider"]))
-    return fail(ErrorKind::invalid, what + " uses a password or auth-provider, which Kubernetes no longer serves; use a token, certificate or exec plugin");
+    return fail(ErrorKind::invalid, what +
+                                        " uses a password or auth-provider, which Kubernetes no longer serves; use a "
+                                        "token, certificate or exec plugin");
   const std::string file = text_at(entry.body, "tokenFile"), token = text_at(entry.body, "token");
   if (!file.empty()) {
     config.credentials = token_file((entry.folder / file).string());
@@ -335,7 +359,8 @@ Result<ClusterConfig> resolve(const Merged& merged, const std::string& context_n
   ClusterConfig config;
   config.origin = "kubeconfig " + files;
   if (context_name.empty())
-    return fail(ErrorKind::invalid, fmt::format("{}: no current-context is set; choose one of: {}", config.origin, names_of(merged.contexts)));
+    return fail(ErrorKind::invalid, fmt::format("{}: no current-context is set; choose one of: {}", config.origin,
+                                                names_of(merged.contexts)));
   const auto context = pick(merged.contexts, context_name, "context", config.origin);
   if (!context) return std::unexpected(context.error());
   config.origin += ", context " + context_name;
@@ -355,9 +380,13 @@ Result<ClusterConfig> resolve(const Merged& merged, const std::string& context_n
 
 }  // namespace
 
-std::shared_ptr<CredentialSource> static_token(std::string token) { return std::make_shared<StaticToken>(trimmed(std::move(token))); }
+std::shared_ptr<CredentialSource> static_token(std::string token) {
+  return std::make_shared<StaticToken>(trimmed(std::move(token)));
+}
 std::shared_ptr<CredentialSource> token_file(std::string path) { return std::make_shared<TokenFile>(std::move(path)); }
-std::shared_ptr<CredentialSource> exec_plugin(ExecPlugin plugin) { return std::make_shared<ExecCredential>(std::move(plugin)); }
+std::shared_ptr<CredentialSource> exec_plugin(ExecPlugin plugin) {
+  return std::make_shared<ExecCredential>(std::move(plugin));
+}
 
 Result<ClusterConfig> load_kubeconfig(const KubeconfigOptions& options) {
   Merged merged;
@@ -372,7 +401,11 @@ Result<ClusterConfig> load_kubeconfig(const KubeconfigOptions& options) {
     files += (files.empty() ? "" : ":") + path;
   }
   if (files.empty())
-    return fail(ErrorKind::not_found, fmt::format("there is no kubeconfig at {}; name one with --kubeconfig or $KUBECONFIG, or bring a cluster up first", missing));
+    return fail(
+        ErrorKind::not_found,
+        fmt::format(
+            "there is no kubeconfig at {}; name one with --kubeconfig or $KUBECONFIG, or bring a cluster up first",
+            missing));
   return resolve(merged, options.context.empty() ? merged.current_context : options.context, files);
 }
 
@@ -399,7 +432,9 @@ Result<ClusterConfig> load_in_cluster(std::string_view service_account_dir) {
 Result<ClusterConfig> load_cluster_config(const KubeconfigOptions& options) {
   if (options.paths.empty() && options.context.empty()) {
     auto in_cluster = load_in_cluster();
-    if (in_cluster || in_cluster.error().kind != ErrorKind::not_found || !environment("KUBERNETES_SERVICE_HOST").empty()) return in_cluster;
+    if (in_cluster || in_cluster.error().kind != ErrorKind::not_found ||
+        !environment("KUBERNETES_SERVICE_HOST").empty())
+      return in_cluster;
   }
   return load_kubeconfig(options);
 }

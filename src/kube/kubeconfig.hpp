@@ -42,7 +42,8 @@ struct ExecPlugin {
   std::string cluster_info = {};                // JSON of spec.cluster when provideClusterInfo is set, else ""
   std::string install_hint = {};
 };
-// Run at the first use, when the credential has expired and after drop(); 30 s at most. Started with an argument vector.
+// Run at the first use, when the credential has expired and after drop(); 30 s at most. Started with an argument
+// vector.
 std::shared_ptr<CredentialSource> exec_plugin(ExecPlugin plugin);
 
 struct ClusterConfig {
@@ -56,14 +57,16 @@ struct ClusterConfig {
 };
 
 struct KubeconfigOptions {
-  std::vector<std::string> paths = {};  // merged, the first to define a name wins; empty: $KUBECONFIG, else ~/.kube/config
-  std::string context = {};             // "": current-context
+  std::vector<std::string> paths =
+      {};                    // merged, the first to define a name wins; empty: $KUBECONFIG, else ~/.kube/config
+  std::string context = {};  // "": current-context
 };
 
 Result<ClusterConfig> load_kubeconfig(const KubeconfigOptions& options = {});
 
 // From KUBERNETES_SERVICE_HOST/PORT and the service account's mounted files. not_found: not in a pod.
-Result<ClusterConfig> load_in_cluster(std::string_view service_account_dir = "/var/run/secrets/kubernetes.io/serviceaccount");
+Result<ClusterConfig> load_in_cluster(
+    std::string_view service_account_dir = "/var/run/secrets/kubernetes.io/serviceaccount");
 
 // The pod's own account where there is one, else the kubeconfig.
 Result<ClusterConfig> load_cluster_config(const KubeconfigOptions& options = {});

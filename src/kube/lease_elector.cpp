@@ -41,7 +41,8 @@ namespace {
 Object held_lease(Object lease, const ElectionOptions& options, TimePoint now) {
   const bool changes_hands = io::string_at(lease, {"spec", "holderIdentity"}) != options.identity;
   io::set_at(lease, {"spec", "holderIdentity"}, boost::json::value(options.identity));
-  io::set_at(lease, {"spec", "leaseDurationSeconds"}, std::chrono::ceil<std::chrono::seconds>(options.lease_duration).count());
+  io::set_at(lease, {"spec", "leaseDurationSeconds"},
+             std::chrono::ceil<std::chrono::seconds>(options.lease_duration).count());
   io::set_at(lease, {"spec", "renewTime"}, boost::json::value(micro_time(now)));
   if (changes_hands) {
     io::set_at(lease, {"spec", "acquireTime"}, boost::json::value(micro_time(now)));
@@ -52,7 +53,8 @@ Object held_lease(Object lease, const ElectionOptions& options, TimePoint now) {
 
 }  // namespace
 
-LeaseElector::LeaseElector(std::unique_ptr<Client> client, ElectionOptions options, io::Clock& clock, io::Random& random)
+LeaseElector::LeaseElector(std::unique_ptr<Client> client, ElectionOptions options, io::Clock& clock,
+                           io::Random& random)
     : client_(std::move(client)), options_(std::move(options)), clock_(clock), random_(random) {}
 
 // One look and, where it is our turn, one write. The renewal counts from before the write: the pessimistic instant.
@@ -69,9 +71,11 @@ ElectionCore::Do LeaseElector::try_once(ElectionCore& core) {
   }
   const auto what = core.decide(seen, now);
   if (what != ElectionCore::Do::create && what != ElectionCore::Do::update) return what;
-  Object body = held_lease(lease ? std::move(*lease) : new_object(resources::leases, options_.ns, options_.name), options_, clock_.now());
-  const auto written = what == ElectionCore::Do::create ? client_->create(resources::leases, options_.ns, body)
-                                                        : client_->replace(resources::leases, options_.ns, options_.name, body);
+  Object body = held_lease(lease ? std::move(*lease) : new_object(resources::leases, options_.ns, options_.name),
+                           options_, clock_.now());
+  const auto written = what == ElectionCore::Do::create
+                           ? client_->create(resources::leases, options_.ns, body)
+                           : client_->replace(resources::leases, options_.ns, options_.name, body);
   if (written) {
     core.written(now);
     return what;
@@ -90,15 +94,18 @@ void LeaseElector::release() {
   io::set_at(*lease, {"spec", "renewTime"}, boost::json::value(micro_time(clock_.now())));
   // Best effort: unreleased, it expires by itself.
   if (const auto freed = client_->replace(resources::leases, options_.ns, options_.name, *lease); !freed)
-    io::log_warn("the lease was not released and will expire", {{"lease", options_.name}, {"error", freed.error().message}});
+    io::log_warn("the lease was not released and will expire",
+                 {{"lease", options_.name}, {"error", freed.error().message}});
 }
 
-LeaseElector::End LeaseElector::run(std::stop_token stop, const std::function<void(std::stop_token)>& lead, const std::function<void()>& on_lost) {
+LeaseElector::End LeaseElector::run(std::stop_token stop, const std::function<void(std::stop_token)>& lead,
+                                    const std::function<void()>& on_lost) {
   ElectionCore core(options_);
   while (!stop.stop_requested() && !core.leading()) {
     try_once(core);
     if (core.leading()) break;
-    const auto jitter = Duration{static_cast<Duration::rep>(random_.next() % static_cast<std::uint64_t>(options_.retry_period.count() / 5 + 1))};
+    const auto jitter = Duration{
+        static_cast<Duration::rep>(random_.next() % static_cast<std::uint64_t>(options_.retry_period.count() / 5 + 1))};
     clock_.sleep(options_.retry_period + jitter, stop);
   }
   if (!core.leading()) return End::stopped;

@@ -1,6 +1,7 @@
-// Leader election over a coordination.k8s.io Lease. Judges others by changes observed against the local monotonic clock, never by
-// their timestamps. It does not promise a single leader at every instant: each write must be safe under two leaders (compare-and-swap,
-// deterministic names, uid preconditions). Whoever loses the lease must exit the process.
+// Leader election over a coordination.k8s.io Lease. Judges others by changes observed against the local monotonic
+// clock, never by their timestamps. It does not promise a single leader at every instant: each write must be safe under
+// two leaders (compare-and-swap, deterministic names, uid preconditions). Whoever loses the lease must exit the
+// process.
 #pragma once
 
 #include <functional>
@@ -55,8 +56,9 @@ class LeaseElector {
 
   LeaseElector(std::unique_ptr<Client> client, ElectionOptions options, io::Clock& clock, io::Random& random);
 
-  // Waits for the lease, then runs `lead` on another thread and renews. On loss: on_lost is called at once (it should end the
-  // process), lead's stop_token fires, and run returns when lead has. On stop: the lease is released after lead has returned.
+  // Waits for the lease, then runs `lead` on another thread and renews. On loss: on_lost is called at once (it should
+  // end the process), lead's stop_token fires, and run returns when lead has. On stop: the lease is released after lead
+  // has returned.
   End run(std::stop_token stop, const std::function<void(std::stop_token)>& lead, const std::function<void()>& on_lost);
 
  private:

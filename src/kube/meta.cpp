@@ -15,9 +15,15 @@ std::string uid_of(const Object& object) { return io::string_at(object, {"metada
 std::string resource_version_of(const Object& object) { return io::string_at(object, {"metadata", "resourceVersion"}); }
 std::int64_t generation_of(const Object& object) { return io::int_at(object, {"metadata", "generation"}); }
 bool is_deleting(const Object& object) { return !io::string_at(object, {"metadata", "deletionTimestamp"}).empty(); }
-std::string label_of(const Object& object, std::string_view label) { return io::string_at(object, {"metadata", "labels", label}); }
-std::string annotation_of(const Object& object, std::string_view name) { return io::string_at(object, {"metadata", "annotations", name}); }
-bool has_label(const Object& object, std::string_view label) { return io::find(object, {"metadata", "labels", label}) != nullptr; }
+std::string label_of(const Object& object, std::string_view label) {
+  return io::string_at(object, {"metadata", "labels", label});
+}
+std::string annotation_of(const Object& object, std::string_view name) {
+  return io::string_at(object, {"metadata", "annotations", name});
+}
+bool has_label(const Object& object, std::string_view label) {
+  return io::find(object, {"metadata", "labels", label}) != nullptr;
+}
 
 namespace {
 // The position of a finalizer, or the array's size.
@@ -40,7 +46,10 @@ Object new_object(const Resource& resource, std::string_view ns, std::string_vie
 }
 
 Object owner_reference(const Resource& resource, const Object& owner, bool controller) {
-  Object out{{"apiVersion", resource.api_version()}, {"kind", resource.kind}, {"name", name_of(owner)}, {"uid", uid_of(owner)}};
+  Object out{{"apiVersion", resource.api_version()},
+             {"kind", resource.kind},
+             {"name", name_of(owner)},
+             {"uid", uid_of(owner)}};
   if (controller) out["controller"] = true;
   return out;
 }

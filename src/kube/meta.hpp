@@ -1,5 +1,5 @@
-// What every Kubernetes object carries: accessors over metadata, owner references, finalizers and the API's two time formats.
-// A missing field reads as empty. Pure functions.
+// What every Kubernetes object carries: accessors over metadata, owner references, finalizers and the API's two time
+// formats. A missing field reads as empty. Pure functions.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -19,7 +19,7 @@ ObjectKey key_of(const Object& object);
 std::string uid_of(const Object& object);
 std::string resource_version_of(const Object& object);
 std::int64_t generation_of(const Object& object);
-bool is_deleting(const Object& object);  // has a deletionTimestamp
+bool is_deleting(const Object& object);                                        // has a deletionTimestamp
 std::string label_of(const Object& object, std::string_view label);            // "" when absent
 std::string annotation_of(const Object& object, std::string_view annotation);  // "" when absent
 bool has_label(const Object& object, std::string_view label);
@@ -33,7 +33,8 @@ Object owner_reference(const Resource& resource, const Object& owner, bool contr
 bool is_owned_by(const Object& object, std::string_view owner_uid);
 // The uid of the owner marked controller=true; "" when there is none.
 std::string controller_uid_of(const Object& object);
-ObjectKey controller_key_of(const Object& object, std::string_view owner_kind);  // empty name when there is none of that kind
+ObjectKey controller_key_of(const Object& object,
+                            std::string_view owner_kind);  // empty name when there is none of that kind
 
 // metav1.Time (whole seconds) and metav1.MicroTime (six decimals, which Lease and Event demand).
 std::string meta_time(TimePoint time);

@@ -14,7 +14,8 @@ Duration Backoff::next(Duration now, io::Random& random) {
   const bool recovered = healthy_since_ && now - *healthy_since_ >= reset_after_;
   healthy_since_.reset();
   current_ = current_ == Duration{0} || recovered ? first_ : std::min(max_, current_ * 2);
-  const auto jitter = Duration{static_cast<Duration::rep>(random.next() % static_cast<std::uint64_t>(current_.count() + 1))};
+  const auto jitter =
+      Duration{static_cast<Duration::rep>(random.next() % static_cast<std::uint64_t>(current_.count() + 1))};
   return std::min(max_, current_ + jitter);
 }
 
@@ -33,7 +34,9 @@ Reflector::Action Reflector::next(Duration now) {
       watch_started_ = now;
       backoff_.start_health(now);
       // The server ends the watch after 5 to 10 minutes, spread so that not all clients come back at once.
-      return {.what = Do::watch, .resource_version = resource_version_, .timeout = std::chrono::seconds(300 + random_.next() % 301)};
+      return {.what = Do::watch,
+              .resource_version = resource_version_,
+              .timeout = std::chrono::seconds(300 + random_.next() % 301)};
   }
   return {};
 }
@@ -70,8 +73,10 @@ void Reflector::seen(std::string resource_version) {
 }
 
 void Reflector::watch_ended(Duration now) {
-  if (now - watch_started_ < shortest_watch) wait(backoff_.next(now, random_), State::watching);
-  else state_ = State::watching;
+  if (now - watch_started_ < shortest_watch)
+    wait(backoff_.next(now, random_), State::watching);
+  else
+    state_ = State::watching;
 }
 
 void Reflector::watch_failed(const Error& error, Duration now) {

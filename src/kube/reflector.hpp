@@ -1,5 +1,6 @@
-// When to list, when to watch, where to resume and how long to wait: the reflector as a pure state machine. The informer's thread
-// performs the actions and feeds back what happened; nothing here touches a clock, a lock or the network.
+// When to list, when to watch, where to resume and how long to wait: the reflector as a pure state machine. The
+// informer's thread performs the actions and feeds back what happened; nothing here touches a clock, a lock or the
+// network.
 #pragma once
 
 #include <chrono>
@@ -12,7 +13,8 @@
 
 namespace homeostat::kube {
 
-// Exponential with jitter: 0.8, 1.6, … 30 s, each times 1.0 to 2.0 at random but never beyond max; starts over after 2 min of health.
+// Exponential with jitter: 0.8, 1.6, … 30 s, each times 1.0 to 2.0 at random but never beyond max; starts over after 2
+// min of health.
 class Backoff {
  public:
   Backoff(Duration first, Duration max, Duration reset_after) : first_(first), max_(max), reset_after_(reset_after) {}
@@ -44,8 +46,8 @@ class Reflector {
   // What came of it. Each returns nothing: call next() for the consequence.
   void listed(std::string resource_version, Duration now);
   void list_failed(const Error& error, Duration now);
-  void seen(std::string resource_version);          // of an event's object or a bookmark
-  void watch_ended(Duration now);                   // without error: resume
+  void seen(std::string resource_version);  // of an event's object or a bookmark
+  void watch_ended(Duration now);           // without error: resume
   void watch_failed(const Error& error, Duration now);
 
   State state() const { return state_; }
@@ -60,8 +62,8 @@ class Reflector {
   State after_wait_ = State::empty;
   Duration delay_{0};
   Duration watch_started_{0};
-  std::string resource_version_;             // opaque: compared for equality only
-  std::string list_version_ = "0";           // of the next list
+  std::string resource_version_;    // opaque: compared for equality only
+  std::string list_version_ = "0";  // of the next list
 };
 
 }  // namespace homeostat::kube

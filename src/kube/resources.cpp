@@ -31,8 +31,10 @@ const Resource pod_disruption_budgets{"policy", "v1", "poddisruptionbudgets", "P
 const Resource roles{"rbac.authorization.k8s.io", "v1", "roles", "Role", true};
 const Resource role_bindings{"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true};
 const Resource cluster_roles{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false};
-const Resource cluster_role_bindings{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false};
-const Resource custom_resource_definitions{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+const Resource cluster_role_bindings{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding",
+                                     false};
+const Resource custom_resource_definitions{"apiextensions.k8s.io", "v1", "customresourcedefinitions",
+                                           "CustomResourceDefinition", false};
 const Resource storage_classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 const Resource priority_classes{"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 const Resource network_policies{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
@@ -50,11 +52,36 @@ const Resource* find_kind(std::string_view api_version, std::string_view kind) {
 }
 
 const std::vector<const Resource*>& all() {
-  static const std::vector<const Resource*> list{
-      &nodes, &pods, &services, &secrets, &config_maps, &namespaces, &events, &persistent_volumes, &persistent_volume_claims,
-      &service_accounts, &endpoints, &deployments, &stateful_sets, &daemon_sets, &jobs, &leases, &pod_disruption_budgets, &roles,
-      &role_bindings, &cluster_roles, &cluster_role_bindings, &custom_resource_definitions, &storage_classes, &priority_classes,
-      &network_policies, &node_pools, &slurm_clusters, &node_healths, &health_policies, &repairs};
+  static const std::vector<const Resource*> list{&nodes,
+                                                 &pods,
+                                                 &services,
+                                                 &secrets,
+                                                 &config_maps,
+                                                 &namespaces,
+                                                 &events,
+                                                 &persistent_volumes,
+                                                 &persistent_volume_claims,
+                                                 &service_accounts,
+                                                 &endpoints,
+                                                 &deployments,
+                                                 &stateful_sets,
+                                                 &daemon_sets,
+                                                 &jobs,
+                                                 &leases,
+                                                 &pod_disruption_budgets,
+                                                 &roles,
+                                                 &role_bindings,
+                                                 &cluster_roles,
+                                                 &cluster_role_bindings,
+                                                 &custom_resource_definitions,
+                                                 &storage_classes,
+                                                 &priority_classes,
+                                                 &network_policies,
+                                                 &node_pools,
+                                                 &slurm_clusters,
+                                                 &node_healths,
+                                                 &health_policies,
+                                                 &repairs};
   return list;
 }
 

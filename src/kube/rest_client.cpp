@@ -1,4 +1,5 @@
-// The Client over HTTP: URLs, bodies, content types, the mapping of Status to ErrorKind, retries, paging and watch framing.
+// The Client over HTTP: URLs, bodies, content types, the mapping of Status to ErrorKind, retries, paging and watch
+// framing.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ std::string percent_encode(std::string_view text) {
   constexpr std::string_view hex = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '_' || c == '.' || c == '~';
     if (plain) {
       out.push_back(c);
     } else {
@@ -42,8 +44,10 @@ std::string query_of(std::initializer_list<std::pair<std::string_view, std::stri
   return out;
 }
 
-std::string path_of(const Resource& resource, std::string_view ns, std::string_view name = {}, std::string_view subresource = {}) {
-  std::string path = resource.group.empty() ? "/api/" + resource.version : "/apis/" + resource.group + "/" + resource.version;
+std::string path_of(const Resource& resource, std::string_view ns, std::string_view name = {},
+                    std::string_view subresource = {}) {
+  std::string path =
+      resource.group.empty() ? "/api/" + resource.version : "/apis/" + resource.group + "/" + resource.version;
   if (resource.namespaced && !ns.empty()) path += "/namespaces/" + percent_encode(ns);
   path += "/" + resource.plural;
   if (!name.empty()) path += "/" + percent_encode(name);
@@ -69,15 +73,29 @@ std::optional<Duration> retry_after_of(const io::HttpResponse& response, const O
 ErrorKind kind_of(int code, const Object& status) {
   const auto reason = io::string_at(status, {"reason"});
   switch (code) {
-    case 400: case 405: case 406: case 413: case 415: case 422: return ErrorKind::invalid;
-    case 401: return ErrorKind::unauthorized;
-    case 403: return ErrorKind::forbidden;
-    case 404: return ErrorKind::not_found;
-    case 409: return reason == "AlreadyExists" ? ErrorKind::already_exists : ErrorKind::conflict;
-    case 410: return ErrorKind::gone;
-    case 429: return has_cause(status, "DisruptionBudget") ? ErrorKind::disruption_budget : ErrorKind::throttled;
-    case 504: return has_cause(status, "ResourceVersionTooLarge") ? ErrorKind::throttled : ErrorKind::unavailable;
-    default: return code >= 500 ? ErrorKind::unavailable : ErrorKind::internal;
+    case 400:
+    case 405:
+    case 406:
+    case 413:
+    case 415:
+    case 422:
+      return ErrorKind::invalid;
+    case 401:
+      return ErrorKind::unauthorized;
+    case 403:
+      return ErrorKind::forbidden;
+    case 404:
+      return ErrorKind::not_found;
+    case 409:
+      return reason == "AlreadyExists" ? ErrorKind::already_exists : ErrorKind::conflict;
+    case 410:
+      return ErrorKind::gone;
+    case 429:
+      return has_cause(status, "DisruptionBudget") ? ErrorKind::disruption_budget : ErrorKind::throttled;
+    case 504:
+      return has_cause(status, "ResourceVersionTooLarge") ? ErrorKind::throttled : ErrorKind::unavailable;
+    default:
+      return code >= 500 ? ErrorKind::unavailable : ErrorKind::internal;
   }
 }
 
@@ -91,17 +109,22 @@ Error error_of(int code, const Object& status, std::optional<Duration> retry_aft
   for (const auto& cause : io::array_at(status, {"details", "causes"})) {
     const auto text = io::string_at(cause, {"message"});
     if (!text.empty() && message.find(text) == message.npos && message.size() < 4000)
-      message += io::string_at(cause, {"field"}).empty() ? fmt::format(" ({})", text) : fmt::format(" ({}: {})", io::string_at(cause, {"field"}), text);
+      message += io::string_at(cause, {"field"}).empty()
+                     ? fmt::format(" ({})", text)
+                     : fmt::format(" ({}: {})", io::string_at(cause, {"field"}), text);
   }
   error.message = fmt::format("{}: {}", what, message);
-  if (error.kind == ErrorKind::unauthorized) error.message += "; the credentials are missing, wrong or expired: renew them";
+  if (error.kind == ErrorKind::unauthorized)
+    error.message += "; the credentials are missing, wrong or expired: renew them";
   return error;
 }
 
 Error error_of(const io::HttpResponse& response, std::string_view what) {
   Object status;
-  if (auto parsed = io::parse_json_object(response.body)) status = std::move(*parsed);
-  else if (!response.body.empty()) status["message"] = fmt::format("HTTP status {}: {}", response.status, response.body.substr(0, 300));
+  if (auto parsed = io::parse_json_object(response.body))
+    status = std::move(*parsed);
+  else if (!response.body.empty())
+    status["message"] = fmt::format("HTTP status {}: {}", response.status, response.body.substr(0, 300));
   return error_of(response.status, status, retry_after_of(response, status), what);
 }
 
@@ -149,8 +172,13 @@ class RestClient final : public Client {
  public:
   RestClient(ClusterConfig config, TransportMaker maker, io::Clock& clock, io::Random& random, ClientOptions options,
              std::shared_ptr<RateLimiter> limiter)
-      : config_(std::move(config)), maker_(std::move(maker)), clock_(clock), random_(random), options_(std::move(options)),
-        limiter_(std::move(limiter)), tls_(config_.tls) {}
+      : config_(std::move(config)),
+        maker_(std::move(maker)),
+        clock_(clock),
+        random_(random),
+        options_(std::move(options)),
+        limiter_(std::move(limiter)),
+        tls_(config_.tls) {}
 
   Result<Object> get(const Resource& resource, std::string_view ns, std::string_view name) override;
   Result<ObjectList> list(const Resource& resource, std::string_view ns, const ListOptions& options) override;
@@ -163,7 +191,8 @@ class RestClient final : public Client {
                        const ApplyOptions& options) override;
   Result<Object> patch(const Resource& resource, std::string_view ns, std::string_view name, PatchType type,
                        const boost::json::value& body, std::string_view subresource) override;
-  Result<void> remove(const Resource& resource, std::string_view ns, std::string_view name, const DeleteOptions& options) override;
+  Result<void> remove(const Resource& resource, std::string_view ns, std::string_view name,
+                      const DeleteOptions& options) override;
   Result<void> evict(std::string_view ns, std::string_view pod, std::string_view uid) override;
   Result<std::string> raw_get(std::string_view path) override;
 
@@ -175,9 +204,11 @@ class RestClient final : public Client {
 
   Result<void> prepare(io::HttpRequest& request);
   Result<io::HttpResponse> exchange(const Call& call);
-  std::optional<Duration> retry_delay(const Call& call, const Result<io::HttpResponse>& outcome, int attempt, bool& dropped);
+  std::optional<Duration> retry_delay(const Call& call, const Result<io::HttpResponse>& outcome, int attempt,
+                                      bool& dropped);
   Result<Object> object_call(const Call& call);
-  Result<void> page(const Resource& resource, std::string_view ns, const ListOptions& options, std::string& token, ObjectList& out);
+  Result<void> page(const Resource& resource, std::string_view ns, const ListOptions& options, std::string& token,
+                    ObjectList& out);
   Result<void> handle_watch_line(std::string_view line, const std::function<bool(WatchEvent&&)>& on_event, bool& go_on,
                                  std::string_view what);
   bool pause(Duration delay) {
@@ -210,12 +241,14 @@ Result<void> RestClient::prepare(io::HttpRequest& request) {
   }
   if (!transport_) transport_ = maker_ ? maker_(tls_) : io::make_curl_transport(tls_);
   std::erase_if(request.headers, [](const auto& header) { return header.first == "Authorization"; });
-  if (!credential.bearer_token.empty()) request.headers.emplace_back("Authorization", "Bearer " + credential.bearer_token);
+  if (!credential.bearer_token.empty())
+    request.headers.emplace_back("Authorization", "Bearer " + credential.bearer_token);
   return {};
 }
 
 // How long to wait before another attempt; nullopt: this outcome is final.
-std::optional<Duration> RestClient::retry_delay(const Call& call, const Result<io::HttpResponse>& outcome, int attempt, bool& dropped) {
+std::optional<Duration> RestClient::retry_delay(const Call& call, const Result<io::HttpResponse>& outcome, int attempt,
+                                                bool& dropped) {
   const Duration backoff{100 * (1 << attempt) + static_cast<int>(random_.next() % 100)};
   if (!outcome) {
     const auto kind = outcome.error().kind;
@@ -231,7 +264,8 @@ std::optional<Duration> RestClient::retry_delay(const Call& call, const Result<i
   if (outcome->status != 429 && outcome->status < 500) return std::nullopt;
   const Error error = error_of(*outcome, "");
   if (error.kind == ErrorKind::disruption_budget) return std::nullopt;
-  if (outcome->status == 429 || (outcome->status == 503 && error.retry_after)) return error.retry_after.value_or(Duration{1000});
+  if (outcome->status == 429 || (outcome->status == 503 && error.retry_after))
+    return error.retry_after.value_or(Duration{1000});
   if (call.idempotent() && error.kind == ErrorKind::throttled) return error.retry_after;  // 504 ResourceVersionTooLarge
   if (call.idempotent() && outcome->status != 501 && outcome->status != 505) return backoff;
   return std::nullopt;
@@ -246,7 +280,8 @@ Result<io::HttpResponse> RestClient::exchange(const Call& call) {
   const Duration deadline = clock_.monotonic() + options_.request_timeout;
   bool dropped = false;
   for (int attempt = 0;; ++attempt) {
-    if (!pause(limiter_->reserve(clock_.monotonic()))) return fail(ErrorKind::cancelled, "stopped while waiting to call the API server");
+    if (!pause(limiter_->reserve(clock_.monotonic())))
+      return fail(ErrorKind::cancelled, "stopped while waiting to call the API server");
     if (auto ready = prepare(request); !ready) return std::unexpected(ready.error());
     request.timeout = std::max<Duration>(Duration{100}, deadline - clock_.monotonic());
     auto outcome = transport_->send(request, options_.stop);
@@ -263,7 +298,8 @@ Result<Object> RestClient::object_call(const Call& call) {
   if (response->status < 200 || response->status > 299) return std::unexpected(error_of(*response, what));
   auto object = io::parse_json_object(response->body, "the API server's answer to " + what);
   // A write whose answer is garbage has taken effect: nobody may take it for a refusal.
-  if (!object) return fail(call.idempotent() ? ErrorKind::internal : ErrorKind::unknown_outcome, object.error().message);
+  if (!object)
+    return fail(call.idempotent() ? ErrorKind::internal : ErrorKind::unknown_outcome, object.error().message);
   return object;
 }
 
@@ -272,15 +308,17 @@ Result<Object> RestClient::get(const Resource& resource, std::string_view ns, st
   return object_call({"GET", path_of(resource, ns, name), "", ""});
 }
 
-Result<void> RestClient::page(const Resource& resource, std::string_view ns, const ListOptions& options, std::string& token, ObjectList& out) {
-  auto answer = object_call({"GET",
-                             path_of(resource, ns) + query_of({{"limit", std::to_string(options_.page_size)},
-                                                               {"continue", token},
-                                                               // a continue token carries its own version
-                                                               {"resourceVersion", token.empty() ? options.resource_version : ""},
-                                                               {"labelSelector", options.label_selector},
-                                                               {"fieldSelector", options.field_selector}}),
-                             "", ""});
+Result<void> RestClient::page(const Resource& resource, std::string_view ns, const ListOptions& options,
+                              std::string& token, ObjectList& out) {
+  auto answer =
+      object_call({"GET",
+                   path_of(resource, ns) + query_of({{"limit", std::to_string(options_.page_size)},
+                                                     {"continue", token},
+                                                     // a continue token carries its own version
+                                                     {"resourceVersion", token.empty() ? options.resource_version : ""},
+                                                     {"labelSelector", options.label_selector},
+                                                     {"fieldSelector", options.field_selector}}),
+                   "", ""});
   if (!answer) return std::unexpected(answer.error());
   out.resource_version = io::string_at(*answer, {"metadata", "resourceVersion"});
   token = io::string_at(*answer, {"metadata", "continue"});
@@ -309,24 +347,27 @@ Result<ObjectList> RestClient::list(const Resource& resource, std::string_view n
     if (result && token.empty()) return out;
     if (result) return fail(ErrorKind::internal, "the list of " + resource.plural + " does not end");
     // A continue token that has expired: begin again at the newest, without any token.
-    if (result.error().kind != ErrorKind::gone || pages == 0 || restart >= max_list_restarts) return std::unexpected(result.error());
+    if (result.error().kind != ErrorKind::gone || pages == 0 || restart >= max_list_restarts)
+      return std::unexpected(result.error());
     current.resource_version.clear();
   }
 }
 
-Result<void> RestClient::handle_watch_line(std::string_view line, const std::function<bool(WatchEvent&&)>& on_event, bool& go_on,
-                                           std::string_view what) {
+Result<void> RestClient::handle_watch_line(std::string_view line, const std::function<bool(WatchEvent&&)>& on_event,
+                                           bool& go_on, std::string_view what) {
   auto parsed = io::parse_json_object(line, "an event of the watch", max_watch_line_bytes);
   if (!parsed) return std::unexpected(parsed.error());
   const auto type = event_type_of(io::string_at(*parsed, {"type"}));
   auto* object = parsed->if_contains("object");
-  if (object == nullptr || !object->is_object()) return fail(ErrorKind::internal, fmt::format("{}: an event without an object", what));
+  if (object == nullptr || !object->is_object())
+    return fail(ErrorKind::internal, fmt::format("{}: an event without an object", what));
   if (!type) return {};  // a type that we do not know: nothing to do
   if (*type == WatchEventType::error) {
     const auto& status = object->get_object();
     const auto seconds = io::int_at(status, {"details", "retryAfterSeconds"}, -1);
     std::optional<Duration> retry_after;
-    if (seconds >= 0) retry_after = std::min<Duration>(std::chrono::seconds(std::min<std::int64_t>(seconds, 3600)), max_retry_after);
+    if (seconds >= 0)
+      retry_after = std::min<Duration>(std::chrono::seconds(std::min<std::int64_t>(seconds, 3600)), max_retry_after);
     return std::unexpected(error_of(static_cast<int>(io::int_at(status, {"code"}, 500)), status, retry_after, what));
   }
   go_on = on_event(WatchEvent{*type, std::move(object->get_object())});
@@ -335,12 +376,13 @@ Result<void> RestClient::handle_watch_line(std::string_view line, const std::fun
 
 Result<void> RestClient::watch(const Resource& resource, std::string_view ns, const WatchOptions& options,
                                const std::function<bool(WatchEvent&&)>& on_event, std::stop_token stop) {
-  const std::string path = path_of(resource, ns) + query_of({{"watch", "true"},
-                                                             {"allowWatchBookmarks", "true"},
-                                                             {"resourceVersion", options.resource_version},
-                                                             {"timeoutSeconds", std::to_string(options.timeout.count())},
-                                                             {"labelSelector", options.label_selector},
-                                                             {"fieldSelector", options.field_selector}});
+  const std::string path =
+      path_of(resource, ns) + query_of({{"watch", "true"},
+                                        {"allowWatchBookmarks", "true"},
+                                        {"resourceVersion", options.resource_version},
+                                        {"timeoutSeconds", std::to_string(options.timeout.count())},
+                                        {"labelSelector", options.label_selector},
+                                        {"fieldSelector", options.field_selector}});
   const std::string what = "watch of " + resource.plural;
   io::HttpRequest request{.method = "GET", .url = config_.server + path, .timeout = options_.request_timeout};
   request.headers = {{"Accept", "application/json"}, {"User-Agent", options_.user_agent}};
@@ -354,8 +396,9 @@ Result<void> RestClient::watch(const Resource& resource, std::string_view ns, co
   for (bool dropped = false;;) {
     clock_.sleep(limiter_->reserve(clock_.monotonic()), stop);
     if (auto ready = prepare(request); !ready) return std::unexpected(ready.error());
-    auto response = transport_->stream(request, std::chrono::duration_cast<Duration>(options.timeout) + watch_grace,
-                                       [&](std::string_view chunk) { return lines.feed(chunk, on_line); }, stop);
+    auto response = transport_->stream(
+        request, std::chrono::duration_cast<Duration>(options.timeout) + watch_grace,
+        [&](std::string_view chunk) { return lines.feed(chunk, on_line); }, stop);
     if (lines.too_long) return fail(ErrorKind::internal, what + ": one event is larger than 8 MiB");
     if (!outcome) return outcome;
     if (!response) return std::unexpected(response.error());
@@ -373,16 +416,17 @@ Result<Object> RestClient::create(const Resource& resource, std::string_view ns,
   return object_call({"POST", path_of(resource, ns), io::to_text(body), "application/json"});
 }
 
-Result<Object> RestClient::replace(const Resource& resource, std::string_view ns, std::string_view name, const Object& body,
-                                   std::string_view subresource) {
+Result<Object> RestClient::replace(const Resource& resource, std::string_view ns, std::string_view name,
+                                   const Object& body, std::string_view subresource) {
   return object_call({"PUT", path_of(resource, ns, name, subresource), io::to_text(body), "application/json"});
 }
 
-Result<Object> RestClient::apply(const Resource& resource, std::string_view ns, std::string_view name, const Object& body,
-                                 const ApplyOptions& options) {
+Result<Object> RestClient::apply(const Resource& resource, std::string_view ns, std::string_view name,
+                                 const Object& body, const ApplyOptions& options) {
   if (options.field_manager.empty()) return fail(ErrorKind::invalid, "an apply needs a field manager");
   Object sent = body;
-  if (auto* metadata = sent.if_contains("metadata"); metadata && metadata->is_object()) metadata->get_object().erase("managedFields");
+  if (auto* metadata = sent.if_contains("metadata"); metadata && metadata->is_object())
+    metadata->get_object().erase("managedFields");
   return object_call({"PATCH",
                       path_of(resource, ns, name, options.subresource) +
                           query_of({{"fieldManager", options.field_manager}, {"force", options.force ? "true" : ""}}),
@@ -404,8 +448,11 @@ boost::json::object preconditions_of(const std::string& uid, const std::string& 
   return out;
 }
 
-Result<void> RestClient::remove(const Resource& resource, std::string_view ns, std::string_view name, const DeleteOptions& options) {
-  if (name.empty()) return fail(ErrorKind::invalid, "a delete needs the name of the " + resource.kind);  // else it would delete them all
+Result<void> RestClient::remove(const Resource& resource, std::string_view ns, std::string_view name,
+                                const DeleteOptions& options) {
+  if (name.empty())
+    return fail(ErrorKind::invalid,
+                "a delete needs the name of the " + resource.kind);  // else it would delete them all
   boost::json::object body{{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", options.propagation}};
   if (auto preconditions = preconditions_of(options.uid, options.resource_version); !preconditions.empty())
     body["preconditions"] = std::move(preconditions);
@@ -416,9 +463,12 @@ Result<void> RestClient::remove(const Resource& resource, std::string_view ns, s
 }
 
 Result<void> RestClient::evict(std::string_view ns, std::string_view pod, std::string_view uid) {
-  boost::json::object body{{"apiVersion", "policy/v1"}, {"kind", "Eviction"}, {"metadata", {{"name", pod}, {"namespace", ns}}}};
-  if (!uid.empty()) body["deleteOptions"] = boost::json::object{{"preconditions", preconditions_of(std::string(uid), "")}};
-  const auto outcome = object_call({"POST", path_of(resources::pods, ns, pod, "eviction"), io::to_text(body), "application/json"});
+  boost::json::object body{
+      {"apiVersion", "policy/v1"}, {"kind", "Eviction"}, {"metadata", {{"name", pod}, {"namespace", ns}}}};
+  if (!uid.empty())
+    body["deleteOptions"] = boost::json::object{{"preconditions", preconditions_of(std::string(uid), "")}};
+  const auto outcome =
+      object_call({"POST", path_of(resources::pods, ns, pod, "eviction"), io::to_text(body), "application/json"});
   if (outcome || outcome.error().kind == ErrorKind::not_found) return {};
   return std::unexpected(outcome.error());
 }
@@ -443,12 +493,15 @@ Duration RateLimiter::reserve(Duration now) {
   return Duration{static_cast<Duration::rep>(std::ceil(-tokens_ / per_second_ * 1000))};
 }
 
-ClientFactory make_client_factory(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random, ClientOptions options) {
+ClientFactory make_client_factory(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random,
+                                  ClientOptions options) {
   auto limiter = std::make_shared<RateLimiter>(options.qps, options.burst);
-  return [=, &clock, &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
+  return
+      [=, &clock, &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
 }
 
-std::unique_ptr<Client> make_client(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random, ClientOptions options) {
+std::unique_ptr<Client> make_client(ClusterConfig config, TransportMaker transport, io::Clock& clock,
+                                    io::Random& random, ClientOptions options) {
   return make_client_factory(std::move(config), std::move(transport), clock, random, std::move(options))();
 }
 

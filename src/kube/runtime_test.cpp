@@ -26,7 +26,8 @@ Duration ms(long value) { return Duration{value}; }
 const ObjectKey a{"ns", "a"}, b{"ns", "b"};
 
 ObjectPtr object(const char* name, const char* uid, const char* version) {
-  return std::make_shared<const Object>(Object{{"metadata", {{"name", name}, {"uid", uid}, {"resourceVersion", version}}}});
+  return std::make_shared<const Object>(
+      Object{{"metadata", {{"name", name}, {"uid", uid}, {"resourceVersion", version}}}});
 }
 
 }  // namespace
@@ -93,7 +94,8 @@ TEST_CASE("work queue: of two dates the earlier wins, and an add makes it due no
   CHECK_FALSE(queue.next_due().has_value());
 }
 
-// empty -list(0)-> watching -end-> watching at the last version seen -410-> wait -> list(last) -410-> list("") -> watching
+// empty -list(0)-> watching -end-> watching at the last version seen -410-> wait -> list(last) -410-> list("") ->
+// watching
 TEST_CASE("reflector: where it lists and where it resumes") {
   Zero random;
   Reflector reflector(random);
@@ -124,7 +126,8 @@ TEST_CASE("reflector: where it lists and where it resumes") {
   CHECK(reflector.next(ms(301'000)).resource_version == "40");
 }
 
-TEST_CASE("reflector: waits 0.8 s, doubled to 30 s, obeys the server's own wait, starts over after two healthy minutes") {
+TEST_CASE(
+    "reflector: waits 0.8 s, doubled to 30 s, obeys the server's own wait, starts over after two healthy minutes") {
   Zero random;
   Reflector reflector(random);
   std::vector<long> waits;
@@ -159,8 +162,11 @@ TEST_CASE("reflector: watches that end at once do not spin") {
 
 TEST_CASE("store: a new content is compared with the old one by uid and version") {
   Store store;
-  for (const auto& entry : {object("same", "1", "1"), object("newer", "2", "2"), object("lost", "3", "3"), object("reborn", "4", "4")}) store.put(entry);
-  const auto changes = store.replace_all({object("same", "1", "1"), object("newer", "2", "9"), object("reborn", "5", "6"), object("fresh", "7", "7")});
+  for (const auto& entry :
+       {object("same", "1", "1"), object("newer", "2", "2"), object("lost", "3", "3"), object("reborn", "4", "4")})
+    store.put(entry);
+  const auto changes = store.replace_all(
+      {object("same", "1", "1"), object("newer", "2", "9"), object("reborn", "5", "6"), object("fresh", "7", "7")});
   std::string told;
   for (const auto& change : changes) told += change.key.name + (change.old ? change.now ? "~ " : "- " : "+ ");
   CHECK(told == "lost- reborn- fresh+ newer~ reborn+ ");
@@ -200,7 +206,8 @@ TEST_CASE("the token bucket lets a burst through and then spaces calls") {
   CHECK(limiter.reserve(ms(2000)) == ms(0));
 }
 
-// A rival's lease, whatever its timestamps say: taken only after it has not changed for its whole duration, on our clock.
+// A rival's lease, whatever its timestamps say: taken only after it has not changed for its whole duration, on our
+// clock.
 TEST_CASE("election: decides by observed change and the local clock") {
   using Do = ElectionCore::Do;
   ElectionCore core({"ns", "name", "me", ms(15'000), ms(10'000), ms(2'000)});

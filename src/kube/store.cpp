@@ -54,8 +54,10 @@ std::vector<StoreChange> Store::replace_all(std::vector<ObjectPtr> objects) {
   }
   for (const auto& [key, now] : next) {
     const auto found = objects_.find(key);
-    if (found == objects_.end() || uid_of(*found->second) != uid_of(*now)) changes.push_back({key, nullptr, now});
-    else if (resource_version_of(*found->second) != resource_version_of(*now)) changes.push_back({key, found->second, now});
+    if (found == objects_.end() || uid_of(*found->second) != uid_of(*now))
+      changes.push_back({key, nullptr, now});
+    else if (resource_version_of(*found->second) != resource_version_of(*now))
+      changes.push_back({key, found->second, now});
   }
   objects_ = std::move(next);
   return changes;

@@ -1,5 +1,5 @@
-// What an informer knows: a map from key to the last object seen. Stale by nature: decide from it, but GET live before anything
-// that cannot be undone, and never conclude from it alone that an object is absent. Safe from any thread.
+// What an informer knows: a map from key to the last object seen. Stale by nature: decide from it, but GET live before
+// anything that cannot be undone, and never conclude from it alone that an object is absent. Safe from any thread.
 #pragma once
 
 #include <map>

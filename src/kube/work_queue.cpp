@@ -40,12 +40,15 @@ void WorkQueueCore::add_failed(const ObjectKey& key, Duration now, io::Random& r
   const int failures = failures_[key]++;
   // 5 ms x 2^14 is beyond the cap already; the bound keeps the shift defined.
   Duration delay = std::min(max_backoff, first_backoff * (1 << std::min(failures, 14)));
-  delay = std::min(max_backoff, delay + Duration{static_cast<Duration::rep>(random.next() % static_cast<std::uint64_t>(delay.count() / 2 + 1))});
+  delay = std::min(
+      max_backoff,
+      delay + Duration{static_cast<Duration::rep>(random.next() % static_cast<std::uint64_t>(delay.count() / 2 + 1))});
   const double seconds = std::max(0.0, std::chrono::duration<double>(now - failure_tokens_at_).count());
   failure_tokens_ = std::min(failure_burst, failure_tokens_ + seconds * failures_per_second) - 1;
   failure_tokens_at_ = std::max(failure_tokens_at_, now);
   if (failure_tokens_ < 0)
-    delay = std::max(delay, Duration{static_cast<Duration::rep>(std::ceil(-failure_tokens_ / failures_per_second * 1000))});
+    delay =
+        std::max(delay, Duration{static_cast<Duration::rep>(std::ceil(-failure_tokens_ / failures_per_second * 1000))});
   add_after(key, delay, now);
 }
 
@@ -108,14 +111,16 @@ void WorkQueue::done(const ObjectKey& key) {
 }
 
 std::optional<ObjectKey> WorkQueue::take(std::stop_token stop) {
-  constexpr Duration longest_wait{1'000};  // a bound, and what a clock that is not the system's needs to be looked at again
+  constexpr Duration longest_wait{
+      1'000};  // a bound, and what a clock that is not the system's needs to be looked at again
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     const Duration now = clock_.monotonic();
     if (auto key = core_.take(now)) return key;
     const auto due = core_.next_due();
     const Duration wait = due ? std::clamp(*due - now, Duration{1}, longest_wait) : longest_wait;
-    // Woken by a change, the stop request or the time; whatever it was, look again. A bare predicate would sleep through changes.
+    // Woken by a change, the stop request or the time; whatever it was, look again. A bare predicate would sleep
+    // through changes.
     changed_.wait_for(lock, stop, wait, [&, due] { return core_.ready() || core_.next_due() != due; });
   }
   return std::nullopt;

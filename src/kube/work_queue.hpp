@@ -1,6 +1,7 @@
-// The queue in front of a reconciler: each key waits at most once, is never handed to two workers at a time, and comes back later
-// each time it fails (5 ms, doubled, to 60 s, with jitter; the failures of all keys together: 10 per second after a burst of 100).
-// Holds at most one entry per key, so its size is bounded by the number of objects. Core is pure; WorkQueue adds lock and wait.
+// The queue in front of a reconciler: each key waits at most once, is never handed to two workers at a time, and comes
+// back later each time it fails (5 ms, doubled, to 60 s, with jitter; the failures of all keys together: 10 per second
+// after a burst of 100). Holds at most one entry per key, so its size is bounded by the number of objects. Core is
+// pure; WorkQueue adds lock and wait.
 #pragma once
 
 #include <condition_variable>
@@ -21,13 +22,13 @@ namespace homeostat::kube {
 // `now` is monotonic everywhere.
 class WorkQueueCore {
  public:
-  void add(const ObjectKey& key);                                          // due now; while it is processed: once more afterwards
-  void add_after(const ObjectKey& key, Duration delay, Duration now);      // the earlier of two wins
-  void add_failed(const ObjectKey& key, Duration now, io::Random& random); // after the key's backoff
-  void forget(const ObjectKey& key);                                       // success: the backoff starts over
-  std::optional<ObjectKey> take(Duration now);                             // oldest due key, now being processed
-  void done(const ObjectKey& key);                                         // every taken key, however it went
-  std::optional<Duration> next_due() const;                                // of the waiting ones
+  void add(const ObjectKey& key);  // due now; while it is processed: once more afterwards
+  void add_after(const ObjectKey& key, Duration delay, Duration now);       // the earlier of two wins
+  void add_failed(const ObjectKey& key, Duration now, io::Random& random);  // after the key's backoff
+  void forget(const ObjectKey& key);                                        // success: the backoff starts over
+  std::optional<ObjectKey> take(Duration now);                              // oldest due key, now being processed
+  void done(const ObjectKey& key);                                          // every taken key, however it went
+  std::optional<Duration> next_due() const;                                 // of the waiting ones
   bool ready() const { return !queue_.empty(); }
   size_t size() const { return queue_.size() + waiting_.size(); }
 
@@ -35,11 +36,11 @@ class WorkQueueCore {
   void promote_due(Duration now);
 
   std::deque<ObjectKey> queue_;
-  std::set<ObjectKey> queued_;      // what queue_ holds
+  std::set<ObjectKey> queued_;  // what queue_ holds
   std::set<ObjectKey> processing_;
-  std::set<ObjectKey> dirty_;       // added while processing
-  std::map<ObjectKey, Duration> due_;                       // waiting: when
-  std::set<std::pair<Duration, ObjectKey>> waiting_;        // the same by time
+  std::set<ObjectKey> dirty_;                         // added while processing
+  std::map<ObjectKey, Duration> due_;                 // waiting: when
+  std::set<std::pair<Duration, ObjectKey>> waiting_;  // the same by time
   std::map<ObjectKey, int> failures_;
   double failure_tokens_ = 100;
   Duration failure_tokens_at_{0};

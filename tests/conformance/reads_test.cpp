@@ -26,11 +26,15 @@ TEST_CASE("1: a watch starts at the list's version and moves on with each event"
   const auto name = fresh_name("watched");
   const auto list = must(client->list(resources::config_maps, world.ns, {}));
   must(client->create(resources::config_maps, world.ns, config_map(name, {{"a", "1"}})));
-  must(client->patch(resources::config_maps, world.ns, name, PatchType::merge, boost::json::object{{"data", {{"a", "2"}}}}));
+  must(client->patch(resources::config_maps, world.ns, name, PatchType::merge,
+                     boost::json::object{{"data", {{"a", "2"}}}}));
   must(client->remove(resources::config_maps, world.ns, name, {}));
   std::vector<WatchEventType> seen;
   std::set<std::string> versions;
-  const auto ended = client->watch(resources::config_maps, world.ns, {.field_selector = "metadata.name=" + name, .resource_version = list.resource_version, .timeout = std::chrono::seconds(5)},
+  const auto ended = client->watch(resources::config_maps, world.ns,
+                                   {.field_selector = "metadata.name=" + name,
+                                    .resource_version = list.resource_version,
+                                    .timeout = std::chrono::seconds(5)},
                                    [&](WatchEvent&& event) {
                                      if (event.type == WatchEventType::bookmark) return true;
                                      seen.push_back(event.type);
@@ -45,8 +49,10 @@ TEST_CASE("1: a watch starts at the list's version and moves on with each event"
 
 TEST_CASE("2: a list of many pages comes whole, and selectors select") {
   auto& world = World::get();
-  auto client = make_client(world.fake ? world.fake->cluster_config() : must(load_kubeconfig({.paths = {std::getenv("HOMEOSTAT_CONFORMANCE_KUBECONFIG")}})),
-                            world.fake ? world.fake->transport_maker() : nullptr, world.clock, world.random, small_pages());
+  auto client =
+      make_client(world.fake ? world.fake->cluster_config()
+                             : must(load_kubeconfig({.paths = {std::getenv("HOMEOSTAT_CONFORMANCE_KUBECONFIG")}})),
+                  world.fake ? world.fake->transport_maker() : nullptr, world.clock, world.random, small_pages());
   for (int i = 0; i < 10; ++i) {
     Object object = config_map("page-" + std::to_string(i), {});
     io::set_at(object, {"metadata", "labels", "set"}, boost::json::value(i % 2 == 0 ? "even" : "odd"));
@@ -54,9 +60,13 @@ TEST_CASE("2: a list of many pages comes whole, and selectors select") {
     must(client->create(resources::config_maps, world.ns, object));
   }
   CHECK(must(client->list(resources::config_maps, world.ns, {.label_selector = "suite=pages"})).items.size() == 10);
-  CHECK(must(client->list(resources::config_maps, world.ns, {.label_selector = "suite=pages,set in (even)"})).items.size() == 5);
-  CHECK(must(client->list(resources::config_maps, world.ns, {.label_selector = "suite=pages,set!=even"})).items.size() == 5);
-  CHECK(must(client->list(resources::config_maps, world.ns, {.field_selector = "metadata.name=page-3"})).items.size() == 1);
+  CHECK(must(client->list(resources::config_maps, world.ns, {.label_selector = "suite=pages,set in (even)"}))
+            .items.size() == 5);
+  CHECK(
+      must(client->list(resources::config_maps, world.ns, {.label_selector = "suite=pages,set!=even"})).items.size() ==
+      5);
+  CHECK(must(client->list(resources::config_maps, world.ns, {.field_selector = "metadata.name=page-3"})).items.size() ==
+        1);
   const auto all = must(client->list(resources::config_maps, world.ns, {.label_selector = "suite=pages"}));
   CHECK(io::string_at(all.items.front(), {"kind"}) == "ConfigMap");  // list items come without, the client adds it
 }
@@ -64,7 +74,8 @@ TEST_CASE("2: a list of many pages comes whole, and selectors select") {
 TEST_CASE("2: a continue token that has expired restarts the list, and the list still ends") {
   if (World::get().is_real()) return;  // needs the fake's hooks
   auto& world = World::get();
-  auto client = make_client(world.fake->cluster_config(), world.fake->transport_maker(), world.clock, world.random, small_pages());
+  auto client = make_client(world.fake->cluster_config(), world.fake->transport_maker(), world.clock, world.random,
+                            small_pages());
   for (int i = 0; i < 10; ++i) {
     Object object = widget("expire-" + std::to_string(i), {});
     io::set_at(object, {"metadata", "labels", "suite"}, boost::json::value("expire"));
@@ -86,7 +97,9 @@ TEST_CASE("3: the end of a watch without an error is normal") {
   auto& world = World::get();
   const auto list = must(world.client()->list(world.widgets, world.ns, {}));
   const auto begin = std::chrono::steady_clock::now();
-  const auto ended = world.client()->watch(world.widgets, world.ns, {.resource_version = list.resource_version, .timeout = std::chrono::seconds(1)}, [](WatchEvent&&) { return true; }, {});
+  const auto ended = world.client()->watch(
+      world.widgets, world.ns, {.resource_version = list.resource_version, .timeout = std::chrono::seconds(1)},
+      [](WatchEvent&&) { return true; }, {});
   CHECK(ended.has_value());
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
@@ -101,7 +114,8 @@ TEST_CASE("4: a version that is too old is gone, inside HTTP 200; one that is to
   const auto old = must(client->list(resources::config_maps, world.ns, {})).resource_version;
   must(client->create(resources::config_maps, world.ns, config_map(fresh_name("after"), {})));
   world.fake->compact();
-  const auto ended = client->watch(resources::config_maps, world.ns, {.resource_version = old}, [](WatchEvent&&) { return true; }, {});
+  const auto ended =
+      client->watch(resources::config_maps, world.ns, {.resource_version = old}, [](WatchEvent&&) { return true; }, {});
   CHECK_KIND(ended, ErrorKind::gone);
 }
 
@@ -124,14 +138,19 @@ TEST_CASE("6: what vanished while nobody watched is told as deleted after the re
   REQUIRE(eventually([&] { return world.fake->open_watches() == 1; }));
   // The connection is cut; meanwhile the object goes and the history is compacted away.
   std::atomic<bool> cut = true;
-  world.fake->set_fault_hook([&](const FakeApiServer::Call& call) { return cut && call.verb == "watch" ? FakeApiServer::Fault::unreachable : FakeApiServer::Fault::none; });
+  world.fake->set_fault_hook([&](const FakeApiServer::Call& call) {
+    return cut && call.verb == "watch" ? FakeApiServer::Fault::unreachable : FakeApiServer::Fault::none;
+  });
   world.fake->close_watches();
   REQUIRE(eventually([&] { return world.fake->open_watches() == 0; }));
   must(client->remove(world.widgets, world.ns, lose, {}));
   world.fake->put(world.widgets, must(client->get(world.widgets, world.ns, keep)));
   world.fake->compact();
   cut = false;
-  CHECK(eventually([&] { std::lock_guard lock(mutex); return deleted == std::vector{lose}; }));
+  CHECK(eventually([&] {
+    std::lock_guard lock(mutex);
+    return deleted == std::vector{lose};
+  }));
   CHECK(informer.store().get({world.ns, keep}) != nullptr);
   CHECK(informer.store().get({world.ns, lose}) == nullptr);
   world.fake->set_fault_hook(nullptr);
@@ -140,7 +159,8 @@ TEST_CASE("6: what vanished while nobody watched is told as deleted after the re
 TEST_CASE("7: large objects that span many chunks arrive whole, and an event is told within milliseconds") {
   auto& world = World::get();
   auto client = world.client();
-  Informer informer(world.factory(), resources::config_maps, {.ns = world.ns, .label_selector = "suite=large"}, world.clock, world.random);
+  Informer informer(world.factory(), resources::config_maps, {.ns = world.ns, .label_selector = "suite=large"},
+                    world.clock, world.random);
   std::atomic<std::chrono::steady_clock::rep> told_at{0};
   std::atomic<size_t> told_bytes{0};
   informer.subscribe([&](const ObjectKey&, const ObjectPtr&, const ObjectPtr& now) {
@@ -153,7 +173,8 @@ TEST_CASE("7: large objects that span many chunks arrive whole, and an event is 
   io::set_at(object, {"metadata", "labels", "suite"}, boost::json::value("large"));
   must(client->create(resources::config_maps, world.ns, object));
   CHECK(eventually([&] { return told_bytes == 700'000; }));
-  must(client->patch(resources::config_maps, world.ns, name_of(object), PatchType::merge, boost::json::object{{"data", {{"text", "small"}}}}));
+  must(client->patch(resources::config_maps, world.ns, name_of(object), PatchType::merge,
+                     boost::json::object{{"data", {{"text", "small"}}}}));
   const auto written = std::chrono::steady_clock::now();
   CHECK(eventually([&] { return told_bytes == 5; }));
   const auto late = std::chrono::steady_clock::duration(told_at.load()) - written.time_since_epoch();
@@ -164,7 +185,9 @@ TEST_CASE("9: a resync tells every object again") {
   auto& world = World::get();
   const auto name = fresh_name("resync");
   must(world.client()->create(resources::config_maps, world.ns, config_map(name, {})));
-  Informer informer(world.factory(), resources::config_maps, {.ns = world.ns, .field_selector = "metadata.name=" + name, .resync = Duration{1000}}, world.clock, world.random);
+  Informer informer(world.factory(), resources::config_maps,
+                    {.ns = world.ns, .field_selector = "metadata.name=" + name, .resync = Duration{1000}}, world.clock,
+                    world.random);
   std::atomic<int> again{0};
   informer.subscribe([&](const ObjectKey&, const ObjectPtr& old, const ObjectPtr& now) { again += old == now; });
   std::jthread thread([&](std::stop_token stop) { informer.run(stop); });
@@ -174,6 +197,7 @@ TEST_CASE("9: a resync tells every object again") {
 TEST_CASE("reading what is not there says so, and so does a name that nobody serves") {
   auto& world = World::get();
   CHECK_KIND(world.client()->get(resources::config_maps, world.ns, "nobody"), ErrorKind::not_found);
-  CHECK_KIND(world.client()->list({"nobody.example", "v1", "things", "Thing", true}, world.ns, {}), ErrorKind::not_found);
+  CHECK_KIND(world.client()->list({"nobody.example", "v1", "things", "Thing", true}, world.ns, {}),
+             ErrorKind::not_found);
   CHECK(must(world.client()->raw_get("/version")).find("gitVersion") != std::string::npos);
 }

@@ -14,20 +14,36 @@ namespace {
 json::object widget_definition(const Resource& widgets) {
   const json::object condition{{"type", "object"},
                                {"required", json::array{"type"}},
-                               {"properties", {{"type", {{"type", "string"}}}, {"status", {{"type", "string"}}}, {"reason", {{"type", "string"}}},
-                                               {"message", {{"type", "string"}}}, {"lastTransitionTime", {{"type", "string"}}},
-                                               {"observedGeneration", {{"type", "integer"}}}}}};
-  const json::object conditions{{"type", "array"}, {"x-kubernetes-list-type", "map"}, {"x-kubernetes-list-map-keys", json::array{"type"}}, {"items", condition}};
-  const json::object schema{{"type", "object"},
-                            {"properties", {{"spec", {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}}},
-                                            {"status", {{"type", "object"}, {"properties", {{"phase", {{"type", "string"}}}, {"conditions", conditions}}}}}}}};
-  const json::object version{{"name", widgets.version}, {"served", true}, {"storage", true}, {"subresources", {{"status", json::object()}}},
+                               {"properties",
+                                {{"type", {{"type", "string"}}},
+                                 {"status", {{"type", "string"}}},
+                                 {"reason", {{"type", "string"}}},
+                                 {"message", {{"type", "string"}}},
+                                 {"lastTransitionTime", {{"type", "string"}}},
+                                 {"observedGeneration", {{"type", "integer"}}}}}};
+  const json::object conditions{{"type", "array"},
+                                {"x-kubernetes-list-type", "map"},
+                                {"x-kubernetes-list-map-keys", json::array{"type"}},
+                                {"items", condition}};
+  const json::object schema{
+      {"type", "object"},
+      {"properties",
+       {{"spec", {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}}},
+        {"status",
+         {{"type", "object"}, {"properties", {{"phase", {{"type", "string"}}}, {"conditions", conditions}}}}}}}};
+  const json::object version{{"name", widgets.version},
+                             {"served", true},
+                             {"storage", true},
+                             {"subresources", {{"status", json::object()}}},
                              {"schema", {{"openAPIV3Schema", schema}}}};
   return {{"apiVersion", "apiextensions.k8s.io/v1"},
           {"kind", "CustomResourceDefinition"},
           {"metadata", {{"name", widgets.plural + "." + widgets.group}}},
-          {"spec", {{"group", widgets.group}, {"scope", "Namespaced"}, {"names", {{"plural", widgets.plural}, {"singular", "widget"}, {"kind", widgets.kind}}},
-                    {"versions", json::array{version}}}}};
+          {"spec",
+           {{"group", widgets.group},
+            {"scope", "Namespaced"},
+            {"names", {{"plural", widgets.plural}, {"singular", "widget"}, {"kind", widgets.kind}}},
+            {"versions", json::array{version}}}}};
 }
 
 }  // namespace
@@ -50,9 +66,10 @@ World::World() : ns(fmt::format("conformance-{:x}", random.next() & 0xffffffff))
 void World::prepare() {
   auto admin = client();
   const auto made = admin->create(resources::namespaces, "", new_object(resources::namespaces, "", ns));
-  auto defined = is_real() ? admin->apply(resources::custom_resource_definitions, "", widgets.plural + "." + widgets.group, widget_definition(widgets),
-                                          {.field_manager = "conformance", .force = true})
-                           : Result<Object>{};
+  auto defined = is_real()
+                     ? admin->apply(resources::custom_resource_definitions, "", widgets.plural + "." + widgets.group,
+                                    widget_definition(widgets), {.field_manager = "conformance", .force = true})
+                     : Result<Object>{};
   if (!made || !defined) {
     fmt::print(stderr, "cannot prepare the API server: {}\n", (made ? defined.error() : made.error()).message);
     std::exit(3);
@@ -63,7 +80,8 @@ void World::prepare() {
 
 World::~World() {
   auto admin = client();
-  if (is_real()) (void)admin->remove(resources::custom_resource_definitions, "", widgets.plural + "." + widgets.group, {});
+  if (is_real())
+    (void)admin->remove(resources::custom_resource_definitions, "", widgets.plural + "." + widgets.group, {});
   (void)admin->remove(resources::namespaces, "", ns, {});
 }
 
@@ -77,7 +95,8 @@ ClientFactory World::factory(std::string user_agent) {
   options.user_agent = std::move(user_agent);
   options.qps = 500;
   options.burst = 500;
-  return make_client_factory(fake ? fake->cluster_config() : config_, fake ? fake->transport_maker() : nullptr, clock, random, options);
+  return make_client_factory(fake ? fake->cluster_config() : config_, fake ? fake->transport_maker() : nullptr, clock,
+                             random, options);
 }
 
 std::unique_ptr<Client> World::client(std::string user_agent) { return factory(std::move(user_agent))(); }

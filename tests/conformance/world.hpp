@@ -1,5 +1,5 @@
-// Where the conformance suite runs: against the fake, or against a real API server with an admin's kubeconfig. Everything it makes
-// lies in one namespace of its own (and one throwaway kind), which is removed at the end.
+// Where the conformance suite runs: against the fake, or against a real API server with an admin's kubeconfig.
+// Everything it makes lies in one namespace of its own (and one throwaway kind), which is removed at the end.
 #pragma once
 
 #include <boost/json.hpp>
@@ -31,7 +31,8 @@ class World {
   io::SystemRandom random;
   std::unique_ptr<FakeApiServer> fake;  // null: a real server
   std::string ns;
-  Resource widgets{"conformance.homeostat.dev", "v1", "widgets", "Widget", true};  // has a status subresource and a list-map
+  Resource widgets{"conformance.homeostat.dev", "v1", "widgets", "Widget",
+                   true};  // has a status subresource and a list-map
 
   ~World();
 
@@ -46,7 +47,8 @@ Object config_map(std::string_view name, boost::json::object data);
 Object widget(std::string_view name, boost::json::object spec);
 
 // Waits up to 10 s for something that another thread or the server brings about.
-bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds bound = std::chrono::milliseconds(10'000));
+bool eventually(const std::function<bool()>& holds,
+                std::chrono::milliseconds bound = std::chrono::milliseconds(10'000));
 
 // The value of a Result that must be one; the test fails with the error's sentence otherwise.
 template <class T>

@@ -1,4 +1,5 @@
-// Any bytes as a kernel log: nothing crashes, every finding is one that the rest of the house can carry, the ledger stays bounded.
+// Any bytes as a kernel log: nothing crashes, every finding is one that the rest of the house can carry, the ledger
+// stays bounded.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

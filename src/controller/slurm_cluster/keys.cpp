@@ -45,7 +45,8 @@ class Keys {
   Result<void> slurm_keys() {
     return ensure("-keys", {"slurm.key", "jwt.key"}, [this]() -> Result<Data> {
       // auth/slurm wants 384 bits or more in base64; HS256 at least its hash's length.
-      return Data{{"slurm.key", io::base64_encode(random_bytes(random_, 48)) + "\n"}, {"jwt.key", random_bytes(random_, 32)}};
+      return Data{{"slurm.key", io::base64_encode(random_bytes(random_, 48)) + "\n"},
+                  {"jwt.key", random_bytes(random_, 32)}};
     });
   }
 

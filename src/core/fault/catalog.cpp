@@ -9,11 +9,16 @@ namespace homeostat::fault {
 
 std::string_view to_string(Severity severity) {
   switch (severity) {
-    case Severity::none: return "none";
-    case Severity::info: return "info";
-    case Severity::warn: return "warn";
-    case Severity::error: return "error";
-    case Severity::fatal: return "fatal";
+    case Severity::none:
+      return "none";
+    case Severity::info:
+      return "info";
+    case Severity::warn:
+      return "warn";
+    case Severity::error:
+      return "error";
+    case Severity::fatal:
+      return "fatal";
   }
   return "none";
 }
@@ -26,19 +31,25 @@ std::optional<Severity> parse_severity(std::string_view text) {
 
 std::string_view to_string(RepairClass repair_class) {
   switch (repair_class) {
-    case RepairClass::ignore: return "ignore";
-    case RepairClass::watch: return "watch";
-    case RepairClass::drain_after_job: return "drain-after-job";
-    case RepairClass::restart_job: return "restart-job";
-    case RepairClass::reset: return "reset";
-    case RepairClass::replace_node: return "replace-node";
+    case RepairClass::ignore:
+      return "ignore";
+    case RepairClass::watch:
+      return "watch";
+    case RepairClass::drain_after_job:
+      return "drain-after-job";
+    case RepairClass::restart_job:
+      return "restart-job";
+    case RepairClass::reset:
+      return "reset";
+    case RepairClass::replace_node:
+      return "replace-node";
   }
   return "watch";
 }
 
 std::optional<RepairClass> parse_repair_class(std::string_view text) {
-  for (auto c : {RepairClass::ignore, RepairClass::watch, RepairClass::drain_after_job, RepairClass::restart_job, RepairClass::reset,
-                 RepairClass::replace_node})
+  for (auto c : {RepairClass::ignore, RepairClass::watch, RepairClass::drain_after_job, RepairClass::restart_job,
+                 RepairClass::reset, RepairClass::replace_node})
     if (to_string(c) == text) return c;
   return std::nullopt;
 }
@@ -93,7 +104,8 @@ std::optional<DeviceSource> parse_device_source(std::string_view text) {
 }
 
 const CodeEntry* find_code(const std::vector<CodeEntry>& sorted, std::string_view code) {
-  const auto at = std::lower_bound(sorted.begin(), sorted.end(), code, [](const CodeEntry& e, std::string_view c) { return e.code < c; });
+  const auto at = std::lower_bound(sorted.begin(), sorted.end(), code,
+                                   [](const CodeEntry& e, std::string_view c) { return e.code < c; });
   return at != sorted.end() && at->code == code ? &*at : nullptr;
 }
 
@@ -136,7 +148,16 @@ void Catalog::read_actions() {
 void Catalog::read_nvlink5() {
   each_row(tables::nvlink5, [&](const Row& row) {
     if (row.size() != 10) return void(++malformed_);
-    Nvlink5Entry entry{row[0], row[1], row[5], row[8], row[9], parse_mask(row[2]), parse_mask(row[3]), parse_mask(row[6]), parse_mask(row[7]), {}};
+    Nvlink5Entry entry{row[0],
+                       row[1],
+                       row[5],
+                       row[8],
+                       row[9],
+                       parse_mask(row[2]),
+                       parse_mask(row[3]),
+                       parse_mask(row[6]),
+                       parse_mask(row[7]),
+                       {}};
     if (!entry.mask_v1.present || !entry.mask_v2.present) return void(++malformed_);
     if (!row[4].empty())
       for (auto status : split(row[4], '/')) {

@@ -1,4 +1,5 @@
-// The catalogue: what each code means and what is done about it. Read once from the compiled-in tables; immutable and shared by all threads.
+// The catalogue: what each code means and what is done about it. Read once from the compiled-in tables; immutable and
+// shared by all threads.
 #pragma once
 
 #include <array>
@@ -48,12 +49,14 @@ class Catalog {
  public:
   static const Catalog& instance();
 
-  const CodeEntry* xid(std::string_view code) const;   // "79", "154/0x4"; nullptr when unknown
+  const CodeEntry* xid(std::string_view code) const;  // "79", "154/0x4"; nullptr when unknown
   const CodeEntry* sxid(std::string_view code) const;
   const ActionEntry* action(std::string_view word) const;
   const std::vector<Nvlink5Entry>& nvlink5() const { return nvlink5_; }
   // Rules that can fit a message that begins with `first`, in the order of the table.
-  const std::vector<const KernelRule*>& rules_for(char first) const { return by_first_[static_cast<unsigned char>(first)]; }
+  const std::vector<const KernelRule*>& rules_for(char first) const {
+    return by_first_[static_cast<unsigned char>(first)];
+  }
   const std::vector<KernelRule>& rules() const { return rules_; }
   // Rows that could not be read: none in a sound build (a test holds that).
   size_t malformed_rows() const { return malformed_; }

@@ -22,7 +22,9 @@ bool rule_fits(const KernelRule& rule, std::string_view text) {
 // The run of name characters at the front of `text`.
 std::string name_at(std::string_view text) {
   size_t end = 0;
-  while (end < text.size() && end < 64 && (is_alnum(text[end]) || text[end] == '-' || text[end] == '_' || text[end] == '.')) ++end;
+  while (end < text.size() && end < 64 &&
+         (is_alnum(text[end]) || text[end] == '-' || text[end] == '_' || text[end] == '.'))
+    ++end;
   return std::string(text.substr(0, end));
 }
 
@@ -42,7 +44,8 @@ std::string after(std::string_view text, std::string_view key) {
 
 std::string device_of(DeviceSource source, std::string_view text) {
   switch (source) {
-    case DeviceSource::none: return {};
+    case DeviceSource::none:
+      return {};
     case DeviceSource::gpu: {
       const auto address = find_pci_address(text);
       return address ? address->device : std::string{};
@@ -56,9 +59,12 @@ std::string device_of(DeviceSource source, std::string_view text) {
       const auto first = take_word(rest);
       return name_at(first == "nvme" ? rest : first);
     }
-    case DeviceSource::dev: return after(text, "dev ");
-    case DeviceSource::parentheses: return in_parentheses(text);
-    case DeviceSource::uuid: return after(text, "executed: ");
+    case DeviceSource::dev:
+      return after(text, "dev ");
+    case DeviceSource::parentheses:
+      return in_parentheses(text);
+    case DeviceSource::uuid:
+      return after(text, "executed: ");
     case DeviceSource::word3: {
       auto rest = text;
       take_word(rest);
@@ -69,7 +75,8 @@ std::string device_of(DeviceSource source, std::string_view text) {
   return {};
 }
 
-Finding make(std::string_view component, std::string_view code, Severity severity, std::string_view action, std::string_view title) {
+Finding make(std::string_view component, std::string_view code, Severity severity, std::string_view action,
+             std::string_view title) {
   Finding finding;
   finding.component = component;
   finding.code = code;
@@ -98,7 +105,9 @@ std::optional<Finding> amd_error_count(std::string_view text) {
   if (count.ends_with(" 0") || count == "0") return std::nullopt;
   std::string code = ue ? "RAS_UE" : de ? "RAS_DE" : "RAS_CE";
   const auto block = behind.rfind(" in ");
-  if (const auto name = block == std::string_view::npos ? std::string{} : name_at(behind.substr(block + 4)); !name.empty()) code += "/" + name;
+  if (const auto name = block == std::string_view::npos ? std::string{} : name_at(behind.substr(block + 4));
+      !name.empty())
+    code += "/" + name;
   if (ue) return make("amd-ras", code, Severity::fatal, "RESET_GPU", "Uncorrectable memory errors");
   if (de) return make("amd-ras", code, Severity::warn, "", "Deferred memory errors: data was poisoned, not yet used");
   return make("amd-ras", code, Severity::info, "", "Corrected memory errors");
@@ -117,8 +126,9 @@ std::optional<Finding> edac(std::string_view text) {
   }
   const bool ue = word == "UE";
   if (!ue && word != "CE") return std::nullopt;
-  auto finding = ue ? make("memory-edac", "EDAC_UE", Severity::fatal, "", "An uncorrected memory error")
-                    : make("memory-edac", "EDAC_CE", Severity::info, "", "A corrected memory error: only the rate matters");
+  auto finding =
+      ue ? make("memory-edac", "EDAC_UE", Severity::fatal, "", "An uncorrected memory error")
+         : make("memory-edac", "EDAC_CE", Severity::info, "", "A corrected memory error: only the rate matters");
   auto head = text.substr(5, colon - 5);
   while (contains(head, " ")) take_word(head);
   finding.device = name_at(head);
@@ -132,7 +142,8 @@ std::optional<Finding> neuron(std::string_view text) {
   std::string name = name_at(text.substr(key.size()));
   if (name.empty()) return std::nullopt;
   static constexpr std::string_view long_form = "_UNCORRECTABLE_ERROR";
-  if (std::string_view(name).ends_with(long_form)) name.replace(name.size() - long_form.size(), long_form.size(), "_UE");
+  if (std::string_view(name).ends_with(long_form))
+    name.replace(name.size() - long_form.size(), long_form.size(), "_UE");
   return make("accelerator-other", "NEURON_" + name, Severity::fatal, "", "A Neuron device reports broken hardware");
 }
 
@@ -175,13 +186,18 @@ std::optional<Finding> classify(const KernelLine& line) {
       }
       finding = neuron(text);
       break;
-    case 'a': finding = amd_error_count(text); break;
-    case 'e': finding = edac(text); break;
+    case 'a':
+      finding = amd_error_count(text);
+      break;
+    case 'e':
+      finding = edac(text);
+      break;
     case '[':
       finding = amd_error_count(text);
       if (!finding) finding = parse_fabric_manager(text);
       break;
-    default: break;
+    default:
+      break;
   }
   if (finding && finding->component == "amd-ras") finding->device = device_of(DeviceSource::gpu, text);
   if (!finding) finding = by_rules(text);
@@ -197,7 +213,8 @@ std::optional<Finding> classify_text(std::string_view raw_line) { return classif
 std::optional<Finding> Classifier::operator()(const KernelLine& line) {
   static constexpr std::string_view announcement = "NVRM: The NVIDIA GPU ";
   auto finding = classify(line);
-  if (finding && finding->component == "gpu-lost" && finding->device.empty() && lines_left_ > 0) finding->device = announced_gpu_;
+  if (finding && finding->component == "gpu-lost" && finding->device.empty() && lines_left_ > 0)
+    finding->device = announced_gpu_;
   if (lines_left_ > 0) --lines_left_;
   if (line.from_kernel && line.text.starts_with(announcement))
     if (const auto address = find_pci_address(line.text)) {
@@ -212,7 +229,12 @@ void append_row(std::string& out, const std::optional<Finding>& finding) {
     out += "none\t\t\tnone\t";
     return;
   }
-  out.append(finding->component).append(1, '\t').append(finding->code).append(1, '\t').append(finding->device).append(1, '\t');
+  out.append(finding->component)
+      .append(1, '\t')
+      .append(finding->code)
+      .append(1, '\t')
+      .append(finding->device)
+      .append(1, '\t');
   out.append(to_string(finding->severity)).append(1, '\t').append(finding->action);
 }
 

@@ -39,7 +39,8 @@ TEST_CASE("Xid in each form that drivers have printed") {
       {"NVRM: Xid (PCI:0000:0A:00.0): 13, x", "gpu-xid|13|0000:0a:00|error|RESTART_APP"},
       {"NVRM: Xid (PCI:0000:0a:00): 110", "gpu-xid|110|0000:0a:00|fatal|RESET_GPU"},
       {"nvrm: xid(pci:0000:0a:00) :95 , x", "gpu-xid|95|0000:0a:00|fatal|RESET_GPU"},
-      {"NVRM: Xid (PCI:0000:0a:00): 45, pid=1, name=p, channel 0x00000003 caused by previous Xid 119", "gpu-xid|45|0000:0a:00|info|IGNORE"},
+      {"NVRM: Xid (PCI:0000:0a:00): 45, pid=1, name=p, channel 0x00000003 caused by previous Xid 119",
+       "gpu-xid|45|0000:0a:00|info|IGNORE"},
       {"NVRM: Xid (PCI:0000:0a:00): 999, news", "gpu-xid|999|0000:0a:00|warn|"},
       {"NVRM: Xid (PCI:0000:0a:00): 57, x", "gpu-xid|57|0000:0a:00|warn|CONTACT_SUPPORT"},
       {"NVRM: Xid (garbage): 79, x", "gpu-xid|79||fatal|RESTART_BM"},
@@ -71,10 +72,14 @@ TEST_CASE("look-alikes of an Xid are no fault") {
 
 TEST_CASE("Xid 154 is named by the value that it changed to") {
   check({
-      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", "gpu-xid|154/0x2|0000:0a:00|fatal|RESTART_BM"},
-      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", "gpu-xid|154/0x0|0000:0a:00|info|IGNORE"},
-      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x3 (Drain P2P)", "gpu-xid|154/0x3|0000:0a:00|error|DRAIN_P2P"},
-      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 to 0x2f", "gpu-xid|154/0x2f|0000:0a:00|warn|"},
+      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+       "gpu-xid|154/0x2|0000:0a:00|fatal|RESTART_BM"},
+      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+       "gpu-xid|154/0x0|0000:0a:00|info|IGNORE"},
+      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x3 (Drain P2P)",
+       "gpu-xid|154/0x3|0000:0a:00|error|DRAIN_P2P"},
+      {"NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 to 0x2f",
+       "gpu-xid|154/0x2f|0000:0a:00|warn|"},
       {"NVRM: Xid (PCI:0000:0a:00): 154, broken", "gpu-xid|154|0000:0a:00|warn|XID_154"},
   });
 }
@@ -82,13 +87,20 @@ TEST_CASE("Xid 154 is named by the value that it changed to") {
 // intrInfo: bits 25 to 20 hold the cause; the unit sits in bits 9 to 5 before R575 and in bits 6 to 0 from R575 on.
 TEST_CASE("NVLink5 is decoded in both layouts") {
   check({
-      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i0 Link 02 (0x00000021 0x00000002 0x0 0x0)", "nvlink|144/SAW_MVB|0000:0a:00|fatal|RESET_GPU"},
-      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i0 Link 02 (0x00000001 0x00000002 0x0 0x0)", "nvlink|144/SAW_MVB|0000:0a:00|fatal|RESET_GPU"},
-      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Nonfatal XC0 i0 Link 02 (0x00000001 0x00000004 0x0 0x0)", "nvlink|144/SAW_MVB|0000:0a:00|info|IGNORE"},
-      {"NVRM: Xid (PCI:0000:0a:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 02 (0x00000006 0x00000001 0x0 0x0)", "nvlink|145/RLW_RXPIPE|0000:0a:00|info|IGNORE"},
-      {"NVRM: Xid (PCI:0000:0a:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 02 (0x00000086 0x00000001 0x0 0x0)", "nvlink|145/RLW_RXPIPE|0000:0a:00|fatal|RESET_GPU"},
-      {"NVRM: Xid (PCI:0000:0a:00): 149, pid=5, name=x, NETIR_LINK_EVT Fatal XC0 i0 Link 02 (0x02800011 0x0 0x0)", "nvlink|149/NETIR_LINK_EVT|0000:0a:00|info|IGNORE"},
-      {"NVRM: Xid (PCI:0000:0a:00): 150, MSE Degraded Fatal XC0 i0 Link 00 (0x00000000 0xFFFFFFFF 0x0)", "nvlink|150/MSE|0000:0a:00|fatal|RESET_GPU"},
+      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i0 Link 02 (0x00000021 0x00000002 0x0 0x0)",
+       "nvlink|144/SAW_MVB|0000:0a:00|fatal|RESET_GPU"},
+      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i0 Link 02 (0x00000001 0x00000002 0x0 0x0)",
+       "nvlink|144/SAW_MVB|0000:0a:00|fatal|RESET_GPU"},
+      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Nonfatal XC0 i0 Link 02 (0x00000001 0x00000004 0x0 0x0)",
+       "nvlink|144/SAW_MVB|0000:0a:00|info|IGNORE"},
+      {"NVRM: Xid (PCI:0000:0a:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 02 (0x00000006 0x00000001 0x0 0x0)",
+       "nvlink|145/RLW_RXPIPE|0000:0a:00|info|IGNORE"},
+      {"NVRM: Xid (PCI:0000:0a:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 02 (0x00000086 0x00000001 0x0 0x0)",
+       "nvlink|145/RLW_RXPIPE|0000:0a:00|fatal|RESET_GPU"},
+      {"NVRM: Xid (PCI:0000:0a:00): 149, pid=5, name=x, NETIR_LINK_EVT Fatal XC0 i0 Link 02 (0x02800011 0x0 0x0)",
+       "nvlink|149/NETIR_LINK_EVT|0000:0a:00|info|IGNORE"},
+      {"NVRM: Xid (PCI:0000:0a:00): 150, MSE Degraded Fatal XC0 i0 Link 00 (0x00000000 0xFFFFFFFF 0x0)",
+       "nvlink|150/MSE|0000:0a:00|fatal|RESET_GPU"},
   });
 }
 
@@ -96,10 +108,13 @@ TEST_CASE("an NVLink5 line that cannot be decoded is kept for people, an injecte
   check({
       {"NVRM: Xid (PCI:0000:0a:00): 146, TLW_CTRL", "nvlink|146/TLW_CTRL|0000:0a:00|warn|WORKFLOW_NVLINK5_ERR"},
       {"NVRM: Xid (PCI:0000:0a:00): 146", "nvlink|146|0000:0a:00|warn|WORKFLOW_NVLINK5_ERR"},
-      {"NVRM: Xid (PCI:0000:0a:00): 146, TLW_CTRL Fatal XC0 i0 Link 02 (0xffffffff 0xffffffff)", "nvlink|146/TLW_CTRL|0000:0a:00|error|WORKFLOW_NVLINK5_ERR"},
-      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i1 Link 02 (0x00000001 0x00000002 0x0)", "nvlink|144/SAW_MVB|0000:0a:00|warn|RESET_GPU"},
+      {"NVRM: Xid (PCI:0000:0a:00): 146, TLW_CTRL Fatal XC0 i0 Link 02 (0xffffffff 0xffffffff)",
+       "nvlink|146/TLW_CTRL|0000:0a:00|error|WORKFLOW_NVLINK5_ERR"},
+      {"NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i1 Link 02 (0x00000001 0x00000002 0x0)",
+       "nvlink|144/SAW_MVB|0000:0a:00|warn|RESET_GPU"},
   });
-  const auto finding = classify_text("NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i1 Link 02 (0x00000001 0x00000002 0x0)");
+  const auto finding =
+      classify_text("NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i1 Link 02 (0x00000001 0x00000002 0x0)");
   REQUIRE(finding);
   CHECK(finding->injected);
   CHECK(finding->repair_class == RepairClass::watch);
@@ -107,23 +122,35 @@ TEST_CASE("an NVLink5 line that cannot be decoded is kept for people, an injecte
 
 TEST_CASE("of the three lines of an SXid only the first is the event") {
   check({
-      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11001, Fatal, Link 12 ingress invalid command (First)", "gpu-sxid|11001|0000:b1:00.0|fatal|RESET_FABRIC"},
-      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11001, Severity 1 Engine instance 12", "gpu-sxid|11001|0000:b1:00.0|info|RESET_FABRIC"},
-      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11001, Data {0x1, 0x2}", "gpu-sxid|11001|0000:b1:00.0|info|RESET_FABRIC"},
-      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 22003, Fatal, Link 12 Minion Halt", "gpu-sxid|22003|0000:b1:00.0|fatal|RESTART_BM"},
-      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11012, Non-fatal, Link 12 single bit", "gpu-sxid|11012|0000:b1:00.0|info|IGNORE"},
-      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 26007, SOE EXTERR", "gpu-sxid|26007|0000:b1:00.0|fatal|RESET_FABRIC"},
+      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11001, Fatal, Link 12 ingress invalid command (First)",
+       "gpu-sxid|11001|0000:b1:00.0|fatal|RESET_FABRIC"},
+      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11001, Severity 1 Engine instance 12",
+       "gpu-sxid|11001|0000:b1:00.0|info|RESET_FABRIC"},
+      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11001, Data {0x1, 0x2}",
+       "gpu-sxid|11001|0000:b1:00.0|info|RESET_FABRIC"},
+      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 22003, Fatal, Link 12 Minion Halt",
+       "gpu-sxid|22003|0000:b1:00.0|fatal|RESTART_BM"},
+      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 11012, Non-fatal, Link 12 single bit",
+       "gpu-sxid|11012|0000:b1:00.0|info|IGNORE"},
+      {"nvidia-nvswitch3: SXid (PCI:0000:b1:00.0): 26007, SOE EXTERR",
+       "gpu-sxid|26007|0000:b1:00.0|fatal|RESET_FABRIC"},
       {"nvidia-nvswitch3: using MSI", nothing},
   });
 }
 
 TEST_CASE("AMD: the word uncorrectable holds correctable; a count of zero is no error") {
   check({
-      {"amdgpu 0000:21:00.0: amdgpu: socket: 1, die: 0, 3 uncorrectable hardware errors detected in total in umc block", "amd-ras|RAS_UE/umc|0000:21:00|fatal|RESET_GPU"},
-      {"amdgpu 0000:21:00.0: {7}socket: 1, die: 0, 3 new correctable hardware errors detected in sdma block, no user action is needed", "amd-ras|RAS_CE/sdma|0000:21:00|info|"},
-      {"amdgpu 0000:21:00.0: amdgpu: socket: 1, die: 0, 0 uncorrectable hardware errors detected in total in umc block", nothing},
-      {"amdgpu 0000:21:00.0: amdgpu: 1 deferred hardware errors detected in total in umc block", "amd-ras|RAS_DE/umc|0000:21:00|warn|"},
-      {"[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=1, emitted seq=3", "amd-gpu|RING_TIMEOUT||error|RESTART_APP"},
+      {"amdgpu 0000:21:00.0: amdgpu: socket: 1, die: 0, 3 uncorrectable hardware errors detected in total in umc block",
+       "amd-ras|RAS_UE/umc|0000:21:00|fatal|RESET_GPU"},
+      {"amdgpu 0000:21:00.0: {7}socket: 1, die: 0, 3 new correctable hardware errors detected in sdma block, no user "
+       "action is needed",
+       "amd-ras|RAS_CE/sdma|0000:21:00|info|"},
+      {"amdgpu 0000:21:00.0: amdgpu: socket: 1, die: 0, 0 uncorrectable hardware errors detected in total in umc block",
+       nothing},
+      {"amdgpu 0000:21:00.0: amdgpu: 1 deferred hardware errors detected in total in umc block",
+       "amd-ras|RAS_DE/umc|0000:21:00|warn|"},
+      {"[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=1, emitted seq=3",
+       "amd-gpu|RING_TIMEOUT||error|RESTART_APP"},
       {"amdgpu 0000:21:00.0: amdgpu: GPU reset(4) succeeded!", "amd-gpu|RESET_OK|0000:21:00|info|CLEAR"},
       {"amdgpu 0000:21:00.0: amdgpu: RAS: something optional is not available", nothing},
   });
@@ -141,8 +168,10 @@ TEST_CASE("a link that goes down while the machine starts is no news") {
 
 TEST_CASE("PCIe, memory, disks, filesystems, the kernel itself") {
   check({
-      {"pcieport 0000:40:01.1: AER: Uncorrectable (Fatal) error message received from 0000:41:00.0", "pcie-aer|AER_FATAL|0000:40:01.1|fatal|"},
-      {"pcieport 0000:40:01.1: AER: Corrected error message received from 0000:41:00.0", "pcie-aer|AER_CORRECTABLE|0000:40:01.1|info|"},
+      {"pcieport 0000:40:01.1: AER: Uncorrectable (Fatal) error message received from 0000:41:00.0",
+       "pcie-aer|AER_FATAL|0000:40:01.1|fatal|"},
+      {"pcieport 0000:40:01.1: AER: Corrected error message received from 0000:41:00.0",
+       "pcie-aer|AER_CORRECTABLE|0000:40:01.1|info|"},
       {"pcieport 0000:40:01.1: AER: enabled with IRQ 30", nothing},
       {"pcieport 0000:40:01.1: pciehp: Slot(7): Link Down", "pcie-link|LINK_DOWN|0000:40:01.1|fatal|"},
       {"pcieport 0000:40:01.1: pciehp: Slot(7): Link Up", nothing},
@@ -161,12 +190,15 @@ TEST_CASE("PCIe, memory, disks, filesystems, the kernel itself") {
       {"Memory cgroup out of memory: Killed process 5 (a)", "oom|CGROUP_OOM||info|"},
       {"nfs: server files.example not responding, still trying", "nfs|NOT_RESPONDING||warn|"},
       {"nf_conntrack: table full, dropping packet", "network|CONNTRACK_FULL||warn|"},
-      {"LustreError: 167-0: x: This client was evicted by y; in progress operations will fail.", "lustre|EVICTED||error|"},
+      {"LustreError: 167-0: x: This client was evicted by y; in progress operations will fail.",
+       "lustre|EVICTED||error|"},
   });
 }
 
 TEST_CASE("each prefix of a fault line, and each single byte, is survived") {
-  const std::string line = "Nov 30 05:49:34 n kernel: [ 1.2] NVRM: Xid (PCI:0000:0a:00 GPU-I:01): 149, pid=1, name=x, NETIR_LINK_EVT Fatal XC0 i0 Link 1 (0x1 0x2)";
+  const std::string line =
+      "Nov 30 05:49:34 n kernel: [ 1.2] NVRM: Xid (PCI:0000:0a:00 GPU-I:01): 149, pid=1, name=x, NETIR_LINK_EVT Fatal "
+      "XC0 i0 Link 1 (0x1 0x2)";
   for (size_t n = 0; n <= line.size(); ++n) classify_text(std::string_view(line).substr(0, n));
   for (int byte = 0; byte < 256; ++byte) {
     const std::string one(1, static_cast<char>(byte));

@@ -21,7 +21,7 @@ std::optional<RepairClass> parse_repair_class(std::string_view text);
 struct Finding {
   std::string component;  // gpu-xid, nvlink, gpu-sxid, gpu-lost, gpu-driver, amd-ras, nic, pcie-aer, disk, …
   std::string code;       // 79, 149/NETIR_LINK_EVT, 154/0x4, RAS_UE/umc, LINK_DOWN, …
-  std::string device;     // 0000:05:00 (a GPU, without function), 0000:41:00.1, nvme4, md0, …; "" when the line names none
+  std::string device;  // 0000:05:00 (a GPU, without function), 0000:41:00.1, nvme4, md0, …; "" when the line names none
   Severity severity = Severity::none;
   std::string action;  // the catalogue's word (catalog/actions.tsv); "" when nobody has published one
   std::string title;   // one sentence for people
@@ -29,8 +29,8 @@ struct Finding {
   bool unambiguous = false;  // acts at once, without waiting for companion lines
   bool injected = false;     // the driver marks the fault as injected by a test
   bool rma_candidate = false;
-  std::string caused_by;         // Xid that the line names as its cause
-  std::string gpu_instance;      // MIG ids, as printed
+  std::string caused_by;     // Xid that the line names as its cause
+  std::string gpu_instance;  // MIG ids, as printed
   std::string compute_instance;
   std::uint32_t repeats = 1;  // "message repeated N times"
 };

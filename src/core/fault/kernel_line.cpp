@@ -99,9 +99,9 @@ void strip_priority(std::string_view& text, KernelLine& line) {
 
 // "kern  :err   : " of dmesg -x. Any facility that is not kern is another program's word.
 bool strip_facility(std::string_view& text, KernelLine& line) {
-  static constexpr std::string_view facilities[] = {"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp",
-                                                    "cron", "authpriv", "ftp", "local0", "local1", "local2", "local3",
-                                                    "local4", "local5", "local6", "local7"};
+  static constexpr std::string_view facilities[] = {
+      "kern",     "user", "mail",   "daemon", "auth",   "syslog", "lpr",    "news",   "uucp",   "cron",
+      "authpriv", "ftp",  "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"};
   static constexpr std::string_view levels[] = {"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"};
   const auto field = [](std::string_view& rest) {
     const auto colon = rest.substr(0, 24).find(':');
@@ -126,7 +126,8 @@ bool strip_facility(std::string_view& text, KernelLine& line) {
 void strip_iso_time(std::string_view& text) {
   auto rest = text;
   const auto word = take_word(rest);
-  if (word.size() >= 19 && is_digit(word[0]) && is_digit(word[3]) && word[4] == '-' && word[7] == '-' && word[10] == 'T' && word[13] == ':')
+  if (word.size() >= 19 && is_digit(word[0]) && is_digit(word[3]) && word[4] == '-' && word[7] == '-' &&
+      word[10] == 'T' && word[13] == ':')
     text = rest;
 }
 
@@ -139,8 +140,8 @@ bool begins_with_clock(std::string_view word) {
   const size_t before = word.size();
   const auto hours = take_number(word);
   const bool short_hours = before - word.size() <= 2;  // not the domain of a PCI address
-  return hours && short_hours && *hours < 25 && word.size() >= 6 && word[0] == ':' && is_digit(word[1]) && is_digit(word[2]) && word[3] == ':' &&
-         is_digit(word[4]) && is_digit(word[5]);
+  return hours && short_hours && *hours < 25 && word.size() >= 6 && word[0] == ':' && is_digit(word[1]) &&
+         is_digit(word[2]) && word[3] == ':' && is_digit(word[4]) && is_digit(word[5]);
 }
 
 // A clock as a word of its own, or an ISO instant.
@@ -149,8 +150,8 @@ bool is_clock_word(std::string_view word) {
   return begins_with_clock(word);
 }
 
-// Syslog and journal: "<words and numbers> <clock> [host] kernel: text". What a tool wrapped round such a line goes as well.
-// A tag of another program before the message makes it that program's word.
+// Syslog and journal: "<words and numbers> <clock> [host] kernel: text". What a tool wrapped round such a line goes as
+// well. A tag of another program before the message makes it that program's word.
 void strip_syslog(std::string_view& text, KernelLine& line) {
   auto rest = text;
   bool after_clock = false;

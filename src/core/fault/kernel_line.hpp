@@ -1,5 +1,5 @@
-// A kernel log line stripped of whatever wrote it down: /dev/kmsg, dmesg in its styles, syslog or the journal in any language.
-// Accepts any bytes and any length.
+// A kernel log line stripped of whatever wrote it down: /dev/kmsg, dmesg in its styles, syslog or the journal in any
+// language. Accepts any bytes and any length.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,8 @@ TEST_CASE("whatever wrote the line down, the kernel's own words remain") {
       "Nov 30 05:49:34 node-7 kernel: ",
       "Nov  3 05:49:34 node-7 kernel: [  812.000001] ",
       "nov. 30 05:49:34 node-7 kernel: ",
-      "d\xc3\xa9" "c. 30 05:49:34 node-7 kernel: ",
+      "d\xc3\xa9"
+      "c. 30 05:49:34 node-7 kernel: ",
       "30 Ara 05:49:34 node-7 kernel: ",
       "2026-11-30T05:49:34.000001+00:00 node-7 kernel: ",
       "Nov 30 05:49:34.123456 kernel: ",
@@ -45,7 +46,8 @@ TEST_CASE("whatever wrote the line down, the kernel's own words remain") {
 }
 
 TEST_CASE("the words of another program are not the kernel's") {
-  for (std::string prefix : {"<14>", "14,88,812000001,-;", "user  :err   : [ 8.0] ", "daemon:info  : ", "Nov 30 05:49:34 node-7 train[99]: "}) {
+  for (std::string prefix : {"<14>", "14,88,812000001,-;", "user  :err   : [ 8.0] ",
+                             "daemon:info  : ", "Nov 30 05:49:34 node-7 train[99]: "}) {
     CAPTURE(prefix);
     const auto input = prefix + "NVRM: Xid (PCI:0000:0a:00): 79, x";
     CHECK_FALSE(parse_kernel_line(input).from_kernel);
@@ -53,14 +55,16 @@ TEST_CASE("the words of another program are not the kernel's") {
 }
 
 TEST_CASE("a collapsed repetition keeps its number") {
-  const auto line = parse_kernel_line("Nov 30 05:49:34 node-7 kernel: message repeated 12 times: [ NVRM: Xid (PCI:0000:0a:00): 31, Ch 1]");
+  const auto line = parse_kernel_line(
+      "Nov 30 05:49:34 node-7 kernel: message repeated 12 times: [ NVRM: Xid (PCI:0000:0a:00): 31, Ch 1]");
   CHECK(line.text == "NVRM: Xid (PCI:0000:0a:00): 31, Ch 1");
   CHECK(line.repeats == 12);
 }
 
 TEST_CASE("a message that begins with brackets, a PCI address or a clock of its own is left whole") {
-  for (std::string text : {"[Hardware Error]: Machine check events logged", "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout",
-                           "pcieport 0000:00:03.1: AER: Corrected error received: 0000:00:03.1", "0000:29:00.0: hello"}) {
+  for (std::string text :
+       {"[Hardware Error]: Machine check events logged", "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout",
+        "pcieport 0000:00:03.1: AER: Corrected error received: 0000:00:03.1", "0000:29:00.0: hello"}) {
     CHECK(parse_kernel_line(text).text == text);
     const auto with_time = "[    5.100000] " + text;
     CHECK(parse_kernel_line(with_time).text == text);
@@ -81,7 +85,8 @@ TEST_CASE("a record of /dev/kmsg") {
   CHECK(record->uptime_us == 999);
   CHECK(record->text == "systemd[1]: hello");
   CHECK_FALSE(record->from_kernel());
-  for (std::string_view bad : {"", "3", "3,", "3,4,5", "x,4,5,-;t", "3,4,5,-", "99999999999999999999,1,1,-;t", " SUBSYSTEM=x"}) {
+  for (std::string_view bad :
+       {"", "3", "3,", "3,4,5", "x,4,5,-;t", "3,4,5,-", "99999999999999999999,1,1,-;t", " SUBSYSTEM=x"}) {
     CAPTURE(bad);
     CHECK_FALSE(parse_kmsg_record(bad).has_value());
   }

@@ -19,17 +19,24 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-bool same_gpu(std::string_view a, std::string_view b) { return !a.empty() && a.substr(0, a.find('.')) == b.substr(0, b.find('.')); }
+bool same_gpu(std::string_view a, std::string_view b) {
+  return !a.empty() && a.substr(0, a.find('.')) == b.substr(0, b.find('.'));
+}
 
 // Which entries a piece of good news takes out.
 bool cured_by(const Finding& old, const Finding& news) {
-  const auto is = [&news](std::string_view component, std::string_view code) { return news.component == component && news.code == code; };
+  const auto is = [&news](std::string_view component, std::string_view code) {
+    return news.component == component && news.code == code;
+  };
   const bool of_gpu = old.component == "gpu-xid" || old.component == "nvlink";
   // The driver no longer asks for a recovery, or a reset went through: what a reset cures is cured. A lost GPU is not.
   if (is("gpu-xid", "154/0x0") || is("gpu-reset-ack", "RESET_OK"))
-    return (of_gpu || old.component == "gpu-reset-ack") && same_gpu(old.device, news.device) && old.repair_class != RepairClass::replace_node;
+    return (of_gpu || old.component == "gpu-reset-ack") && same_gpu(old.device, news.device) &&
+           old.repair_class != RepairClass::replace_node;
   if (is("amd-gpu", "RESET_OK")) return old.component == "amd-gpu" && same_gpu(old.device, news.device);
-  if (is("nic", "LINK_UP")) return old.component == "nic" && old.device == news.device && (old.code == "LINK_DOWN" || old.code == "LINK_TRAINING");
+  if (is("nic", "LINK_UP"))
+    return old.component == "nic" && old.device == news.device &&
+           (old.code == "LINK_DOWN" || old.code == "LINK_TRAINING");
   if (is("nic", "BOND_SLAVE_UP")) return old.component == "nic" && old.code == "BOND_SLAVE_DOWN";
   if (is("nfs", "SERVER_OK")) return old.component == "nfs" && old.code == "NOT_RESPONDING";
   if (is("lustre", "CONNECTION_RESTORED")) return old.component == "lustre" && old.code == "CONNECTION_LOST";
@@ -37,7 +44,8 @@ bool cured_by(const Finding& old, const Finding& news) {
 }
 
 bool is_news_only(const Finding& finding) {
-  static constexpr std::string_view codes[] = {"154/0x0", "RESET_OK", "LINK_UP", "BOND_SLAVE_UP", "SERVER_OK", "CONNECTION_RESTORED"};
+  static constexpr std::string_view codes[] = {"154/0x0",       "RESET_OK",  "LINK_UP",
+                                               "BOND_SLAVE_UP", "SERVER_OK", "CONNECTION_RESTORED"};
   return std::find(std::begin(codes), std::end(codes), finding.code) != std::end(codes);
 }
 
@@ -50,8 +58,8 @@ bool Ledger::resolve(const Finding& good_news) {
   // A new recovery action replaces the one before it.
   const bool recovery_change = news.component == "gpu-xid" && news.code.starts_with("154/");
   return std::erase_if(entries_, [&](const LedgerEntry& entry) {
-           const bool old_recovery = recovery_change && entry.finding.code.starts_with("154") && entry.finding.code != news.code &&
-                                     same_gpu(entry.finding.device, news.device);
+           const bool old_recovery = recovery_change && entry.finding.code.starts_with("154") &&
+                                     entry.finding.code != news.code && same_gpu(entry.finding.device, news.device);
            return old_recovery || cured_by(entry.finding, news);
          }) > 0;
 }
@@ -60,9 +68,9 @@ bool Ledger::resolve(const Finding& good_news) {
 bool Ledger::make_room(Severity for_severity) {
   if (entries_.size() < max_entries) return true;
   ++dropped_;
-  const auto mildest = std::min_element(entries_.begin(), entries_.end(), [](const LedgerEntry& a, const LedgerEntry& b) {
-    return a.finding.severity < b.finding.severity;
-  });
+  const auto mildest = std::min_element(
+      entries_.begin(), entries_.end(),
+      [](const LedgerEntry& a, const LedgerEntry& b) { return a.finding.severity < b.finding.severity; });
   if (mildest->finding.severity >= for_severity) return false;
   entries_.erase(mildest);
   return true;
@@ -94,7 +102,8 @@ bool Ledger::retain(std::string_view component, std::span<const std::string> sti
 }
 
 void Ledger::name_device(std::string_view uuid, std::string_view pci_device) {
-  const auto known = std::find_if(aliases_.begin(), aliases_.end(), [&](const auto& alias) { return alias.first == uuid; });
+  const auto known =
+      std::find_if(aliases_.begin(), aliases_.end(), [&](const auto& alias) { return alias.first == uuid; });
   if (known != aliases_.end())
     known->second = pci_device;
   else if (aliases_.size() < max_entries)

@@ -34,7 +34,8 @@ class Ledger {
   static constexpr size_t max_entries = 64;
 
   Change observe(const Finding& finding, TimePoint seen, std::string_view evidence);
-  // Takes out the entries of one component that are not among `still_there`: for findings that a probe reports as a state.
+  // Takes out the entries of one component that are not among `still_there`: for findings that a probe reports as a
+  // state.
   bool retain(std::string_view component, std::span<const std::string> still_there_ids);
   // A GPU's reset is acknowledged under its UUID; entries are kept under its PCI address.
   void name_device(std::string_view uuid, std::string_view pci_device);

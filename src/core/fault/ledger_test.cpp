@@ -46,20 +46,27 @@ TEST_CASE("a graver occurrence is fresh and becomes the evidence") {
 TEST_CASE("good news takes out what it cures, and only that") {
   Ledger ledger;
   see(ledger, "NVRM: Xid (PCI:0000:0a:00): 119, x");
-  see(ledger, "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)");
+  see(ledger,
+      "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)");
   see(ledger, "NVRM: Xid (PCI:0000:0b:00): 119, x");
   see(ledger, "NVRM: Xid (PCI:0000:0a:00): 79, x");
-  CHECK(see(ledger, "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)") == Change::resolved);
+  CHECK(
+      see(ledger,
+          "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)") ==
+      Change::resolved);
   REQUIRE(ledger.entries().size() == 2);
   CHECK(ledger.entries()[0].id == "gpu-xid:119@0000:0b:00");
   CHECK(ledger.entries()[1].id == "gpu-xid:79@0000:0a:00");
-  CHECK(see(ledger, "NVRM: Xid (PCI:0000:0c:00): 154, GPU recovery action changed from 0x1 (x) to 0x0 (None)") == Change::none);
+  CHECK(see(ledger, "NVRM: Xid (PCI:0000:0c:00): 154, GPU recovery action changed from 0x1 (x) to 0x0 (None)") ==
+        Change::none);
 }
 
 TEST_CASE("a new recovery action replaces the one before it") {
   Ledger ledger;
   see(ledger, "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)");
-  see(ledger, "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x4 (Drain and Reset) to 0x1 (GPU Reset Required)");
+  see(ledger,
+      "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x4 (Drain and Reset) to 0x1 (GPU Reset "
+      "Required)");
   REQUIRE(ledger.entries().size() == 1);
   CHECK(ledger.entries()[0].finding.code == "154/0x1");
 }

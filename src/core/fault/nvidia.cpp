@@ -44,7 +44,8 @@ std::string field_after(std::string_view text, std::string_view key) {
   return std::string(rest.substr(0, end));
 }
 
-// Takes "pid=…," and "name=…," off the front: a process name may hold anything, so it ends at the comma before a known word or the last one.
+// Takes "pid=…," and "name=…," off the front: a process name may hold anything, so it ends at the comma before a known
+// word or the last one.
 std::string_view skip_process(std::string_view detail) {
   for (std::string_view key : {"pid=", "name="}) {
     if (!detail.starts_with(key)) continue;
@@ -97,10 +98,12 @@ std::optional<Finding> parse_xid(std::string_view text) {
   const auto* entry = Catalog::instance().xid(finding.code);
   if (entry) apply(*entry, finding);
   finding.caused_by = field_after(head->detail, "caused by previous Xid ");
-  finding.rma_candidate = head->code == "64" && (contains(head->detail, "no spare") || contains(head->detail, "no more spare"));
+  finding.rma_candidate =
+      head->code == "64" && (contains(head->detail, "no spare") || contains(head->detail, "no more spare"));
   if (is_nvlink5(head->code)) decode_nvlink5(skip_process(head->detail), finding);
   set_repair_class(finding);
-  // The table may know a milder or sharper class than the action word alone, e.g. 63: IGNORE, yet worth a drain after the job.
+  // The table may know a milder or sharper class than the action word alone, e.g. 63: IGNORE, yet worth a drain after
+  // the job.
   if (entry && !is_nvlink5(head->code)) finding.repair_class = entry->repair_class;
   if (finding.rma_candidate) finding.repair_class = RepairClass::replace_node;
   return finding;
@@ -135,7 +138,8 @@ std::optional<Finding> parse_sxid(std::string_view text) {
     finding.severity = Severity::warn;
   }
   set_repair_class(finding);
-  if (entry && finding.severity != Severity::fatal && entry->repair_class == RepairClass::ignore) finding.repair_class = RepairClass::ignore;
+  if (entry && finding.severity != Severity::fatal && entry->repair_class == RepairClass::ignore)
+    finding.repair_class = RepairClass::ignore;
   return finding;
 }
 

@@ -21,7 +21,8 @@ struct Nvlink5Line {
 bool read_injected(std::string_view text) {
   while (!text.empty()) {
     auto word = take_word(text);
-    if (word.size() > 1 && word[0] == 'i' && is_digit(word[1])) return word.substr(1).find_first_not_of('0') != std::string_view::npos;
+    if (word.size() > 1 && word[0] == 'i' && is_digit(word[1]))
+      return word.substr(1).find_first_not_of('0') != std::string_view::npos;
     if (word == "i") {
       auto flag = take_word(text);
       return !flag.empty() && is_digit(flag[0]) && flag.find_first_not_of('0') != std::string_view::npos;
@@ -62,7 +63,8 @@ bool unit_fits(std::string_view row_unit, std::string_view unit) {
   while (true) {
     const auto slash = row_unit.find('/');
     const auto alternative = row_unit.substr(0, slash);
-    if (alternative == unit || alternative.substr(0, alternative.find(' ')) == unit) return true;  // "MSE Degraded" is two words
+    if (alternative == unit || alternative.substr(0, alternative.find(' ')) == unit)
+      return true;  // "MSE Degraded" is two words
     if (slash == std::string_view::npos) return false;
     row_unit.remove_prefix(slash + 1);
   }
@@ -111,7 +113,9 @@ void decode_nvlink5(std::string_view detail, Finding& finding) {
   }
   if (verdict) {
     finding.action = verdict->action;
-    finding.severity = verdict->action == "RESET_GPU" ? Severity::fatal : verdict->action == "XID_154_EVAL" ? Severity::error : Severity::info;
+    finding.severity = verdict->action == "RESET_GPU"      ? Severity::fatal
+                       : verdict->action == "XID_154_EVAL" ? Severity::error
+                                                           : Severity::info;
     if (!verdict->investigate.empty()) finding.title += "; investigate: " + std::string(verdict->investigate);
   } else if (line.word_count == 2 && line.says_fatal) {
     finding.severity = Severity::error;  // the driver says fatal, the catalogue does not know it: people must look

@@ -73,9 +73,11 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// bb:dd[.f] at `at`; `start` is where the whole address began. A bare bb:dd must have its function, or clock times would match.
+// bb:dd[.f] at `at`; `start` is where the whole address began. A bare bb:dd must have its function, or clock times
+// would match.
 std::optional<PciAddress> bus_and_device(std::string_view text, size_t start, size_t at) {
-  if (!hex_group(text, at, 2) || at + 2 >= text.size() || text[at + 2] != ':' || !hex_group(text, at + 3, 2)) return std::nullopt;
+  if (!hex_group(text, at, 2) || at + 2 >= text.size() || text[at + 2] != ':' || !hex_group(text, at + 3, 2))
+    return std::nullopt;
   const size_t end = at + 5;
   PciAddress found{lower(text.substr(start, end - start)), ""};
   if (end + 1 < text.size() && text[end] == '.' && text[end + 1] >= '0' && text[end + 1] <= '7' &&

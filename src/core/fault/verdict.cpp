@@ -33,16 +33,21 @@ Treatment treatment(std::string_view component, std::string_view code, Severity 
   set_repair_class(finding);
   const bool decoded_elsewhere = contains(code, "/") && !code.starts_with("154/");
   if (component == "gpu-xid" || (component == "nvlink" && !decoded_elsewhere))
-    if (const auto* entry = Catalog::instance().xid(code); entry && entry->severity == severity) finding.repair_class = entry->repair_class;
+    if (const auto* entry = Catalog::instance().xid(code); entry && entry->severity == severity)
+      finding.repair_class = entry->repair_class;
   return treatment(finding, rules);
 }
 
 std::string_view to_string(NodeVerdict verdict) {
   switch (verdict) {
-    case NodeVerdict::healthy: return "Healthy";
-    case NodeVerdict::degraded: return "Degraded";
-    case NodeVerdict::unhealthy: return "Unhealthy";
-    case NodeVerdict::unknown: return "Unknown";
+    case NodeVerdict::healthy:
+      return "Healthy";
+    case NodeVerdict::degraded:
+      return "Degraded";
+    case NodeVerdict::unhealthy:
+      return "Unhealthy";
+    case NodeVerdict::unknown:
+      return "Unknown";
   }
   return "Unknown";
 }
@@ -53,12 +58,17 @@ namespace {
 int weight(const Finding& finding, std::span<const PolicyRule> rules) {
   const auto how = treatment(finding, rules);
   switch (how.repair_class) {
-    case RepairClass::ignore: return 0;
+    case RepairClass::ignore:
+      return 0;
     case RepairClass::replace_node:
-    case RepairClass::reset: return 2;
-    case RepairClass::drain_after_job: return 1;
-    case RepairClass::restart_job: return 0;  // the job is at fault, not the node
-    case RepairClass::watch: return finding.severity >= Severity::error ? 1 : 0;
+    case RepairClass::reset:
+      return 2;
+    case RepairClass::drain_after_job:
+      return 1;
+    case RepairClass::restart_job:
+      return 0;  // the job is at fault, not the node
+    case RepairClass::watch:
+      return finding.severity >= Severity::error ? 1 : 0;
   }
   return 0;
 }
@@ -89,7 +99,8 @@ std::string sentence_of(const Finding& finding) {
 
 }  // namespace
 
-Judgement judge(std::span<const LedgerEntry> entries, ProbeState probe, std::string_view probe_message, std::span<const PolicyRule> rules) {
+Judgement judge(std::span<const LedgerEntry> entries, ProbeState probe, std::string_view probe_message,
+                std::span<const PolicyRule> rules) {
   const LedgerEntry* worst = nullptr;
   int worst_weight = 0, others = 0;
   for (const auto& entry : entries) {

@@ -11,7 +11,8 @@
 
 namespace homeostat::fault {
 
-// One rule of a HealthPolicy: empty fields match anything, the first rule that fits decides. A code of "149" also covers "149/NETIR_LINK_EVT".
+// One rule of a HealthPolicy: empty fields match anything, the first rule that fits decides. A code of "149" also
+// covers "149/NETIR_LINK_EVT".
 struct PolicyRule {
   std::string component, code, action;
   RepairClass repair_class = RepairClass::watch;
@@ -45,6 +46,7 @@ struct Judgement {
 };
 
 // The gravest finding decides. A failed probe is Unknown, never healthy, unless a finding already says Unhealthy.
-Judgement judge(std::span<const LedgerEntry> entries, ProbeState probe, std::string_view probe_message, std::span<const PolicyRule> rules);
+Judgement judge(std::span<const LedgerEntry> entries, ProbeState probe, std::string_view probe_message,
+                std::span<const PolicyRule> rules);
 
 }  // namespace homeostat::fault

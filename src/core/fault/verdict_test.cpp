@@ -21,7 +21,8 @@ Ledger with(std::initializer_list<std::string_view> lines) {
   return ledger;
 }
 
-Judgement judge_lines(std::initializer_list<std::string_view> lines, ProbeState probe = ProbeState::good, std::vector<PolicyRule> rules = {}) {
+Judgement judge_lines(std::initializer_list<std::string_view> lines, ProbeState probe = ProbeState::good,
+                      std::vector<PolicyRule> rules = {}) {
   const auto ledger = with(lines);
   return judge(ledger.entries(), probe, "", rules);
 }
@@ -52,9 +53,11 @@ TEST_CASE("the class of repair of each kind of fault") {
   CHECK(of(remap) == "drain-after-job");
   CHECK(of("NVRM: Xid (PCI:0000:0a:00): 43, x") == "ignore");
   CHECK(of("NVRM: Xid (PCI:0000:0a:00): 92, x") == "watch");
-  CHECK(of("NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)") == "replace-node at once");
+  CHECK(of("NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot "
+           "Required)") == "replace-node at once");
   CHECK(of("NVRM: Xid (PCI:0000:0a:00): 144, SAW_MVB Fatal XC0 i0 Link 02 (0x00000001 0x00000002 0x0)") == "reset");
-  CHECK(of("mlx5_core 0000:d2:00.0: poll_health:1: device's health compromised - reached miss count") == "replace-node at once");
+  CHECK(of("mlx5_core 0000:d2:00.0: poll_health:1: device's health compromised - reached miss count") ==
+        "replace-node at once");
 }
 
 TEST_CASE("the gravest finding decides about the node") {
@@ -64,7 +67,8 @@ TEST_CASE("the gravest finding decides about the node") {
   const auto both = judge_lines({remap, lost});
   CHECK(both.verdict == NodeVerdict::unhealthy);
   CHECK(both.reason == "GpuXid79");
-  CHECK(both.message == "gpu-xid 79 on 0000:0a:00: Driver cannot reach the GPU over PCIe (fallen off the bus) (and 1 more).");
+  CHECK(both.message ==
+        "gpu-xid 79 on 0000:0a:00: Driver cannot reach the GPU over PCIe (fallen off the bus) (and 1 more).");
 }
 
 TEST_CASE("a probe that cannot say leaves the node unknown, never healthy; a fault that is sure stays unhealthy") {
@@ -76,11 +80,13 @@ TEST_CASE("a probe that cannot say leaves the node unknown, never healthy; a fau
 }
 
 TEST_CASE("rules of a policy override the catalogue, the first that fits decides") {
-  const std::vector<PolicyRule> rules = {{"gpu-xid", "63", "", RepairClass::replace_node}, {"", "", "RESTART_BM", RepairClass::watch}};
+  const std::vector<PolicyRule> rules = {{"gpu-xid", "63", "", RepairClass::replace_node},
+                                         {"", "", "RESTART_BM", RepairClass::watch}};
   CHECK(judge_lines({remap}, ProbeState::good, rules).verdict == NodeVerdict::unhealthy);
   CHECK(judge_lines({lost}, ProbeState::good, rules).verdict == NodeVerdict::degraded);
   const std::vector<PolicyRule> by_code = {{"", "149", "", RepairClass::ignore}};
-  const auto link = classify_text("NVRM: Xid (PCI:0000:0a:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 02 (0x00000011 0x0 0x0)");
+  const auto link =
+      classify_text("NVRM: Xid (PCI:0000:0a:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 02 (0x00000011 0x0 0x0)");
   REQUIRE(link);
   CHECK(treatment(*link, {}).repair_class == RepairClass::reset);
   CHECK(treatment(*link, by_code).repair_class == RepairClass::ignore);
