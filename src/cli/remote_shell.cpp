@@ -19,7 +19,6 @@
 namespace homeostat::cli {
 namespace {
 
-constexpr std::string_view host_key = "ssh_host_ecdsa_key";
 constexpr std::size_t max_stream_bytes = 16u << 20;
 
 std::string read_text(const std::string& path, std::size_t limit = 1u << 20) {
@@ -128,7 +127,7 @@ std::vector<std::string> ssh_arguments(const Login& login, bool terminal) {
   for (const auto& option :
        {std::string("IdentitiesOnly=yes"), "UserKnownHostsFile=" + login.known_hosts,
         std::string("GlobalKnownHostsFile=/dev/null"), std::string("StrictHostKeyChecking=yes"),
-        std::string("UpdateHostKeys=no"), std::string("ConnectTimeout=10"), std::string("ServerAliveInterval=5"),
+        std::string("UpdateHostKeys=no"), std::string("ConnectTimeout=3"), std::string("ServerAliveInterval=5"),
         std::string("ServerAliveCountMax=3"), std::string("LogLevel=ERROR")}) {
     argv.push_back("-o");
     argv.push_back(option);
