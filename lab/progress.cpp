@@ -59,6 +59,7 @@ void Progress::set(std::string_view step, std::string_view state, std::string de
     if (s.name != step) continue;
     s.state = state;
     s.detail = std::move(detail);
+    break;  // a step's name stands once
   }
   write();
 }

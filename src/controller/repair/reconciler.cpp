@@ -102,7 +102,7 @@ Result<kube::ReconcileResult> RepairReconciler::advance(Run& run, std::stop_toke
     if (!decision.look_again) return kube::ReconcileResult{};
     if (*decision.look_again > Duration{0}) {
       (void)persist(run, run.record);  // a lost outcome is found again by looking
-      return kube::ReconcileResult{*decision.look_again};
+      return kube::ReconcileResult{decision.look_again};
     }
   }
   return kube::ReconcileResult{after_conflict};

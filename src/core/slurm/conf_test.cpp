@@ -14,7 +14,7 @@ namespace {
 // HOMEOSTAT_GOLDEN_UPDATE=1 writes the files anew; the diff then goes through review.
 void check_golden(const std::string& name, const RenderedConf& conf) {
   std::string text;
-  for (const auto& [file, body] : conf.files()) text += "==> " + file + "\n" + body;
+  for (const auto& [file, body] : conf.files()) text.append("==> ").append(file).append("\n").append(body);
   const std::string path = HOMEOSTAT_SOURCE_DIR "/src/core/slurm/golden/" + name + ".txt";
   if (std::getenv("HOMEOSTAT_GOLDEN_UPDATE") != nullptr) std::ofstream(path) << text;
   std::ifstream in(path);
