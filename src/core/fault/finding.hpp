@@ -28,6 +28,7 @@ struct Finding {
   RepairClass repair_class = RepairClass::watch;
   bool unambiguous = false;  // acts at once, without waiting for companion lines
   bool injected = false;     // the driver marks the fault as injected by a test
+  bool drill = false;        // a drill of ours that has proved itself (docs/operators: drills)
   bool rma_candidate = false;
   std::string caused_by;     // Xid that the line names as its cause
   std::string gpu_instance;  // MIG ids, as printed
