@@ -26,7 +26,44 @@ HealthFinding decode_finding(const boost::json::object& from) {
   finding.count = io::int_at(from, {"count"}, 1);
   finding.evidence = io::string_at(from, {"evidence"});
   finding.drill = io::bool_at(from, {"drill"});
+  finding.title = io::string_at(from, {"title"});
+  finding.repair_class = io::string_at(from, {"class"});
+  finding.incident = io::string_at(from, {"incident"});
+  finding.role = io::string_at(from, {"role"});
   return finding;
+}
+
+SensorHealth decode_sensor(const boost::json::object& from) {
+  return {io::string_at(from, {"name"}), io::string_at(from, {"state"}, "Pending"), io::string_at(from, {"message"})};
+}
+
+HealthIncident decode_incident(const boost::json::object& from) {
+  HealthIncident incident;
+  incident.id = io::string_at(from, {"id"});
+  incident.root = io::string_at(from, {"root"});
+  incident.title = io::string_at(from, {"title"});
+  incident.repair_class = io::string_at(from, {"class"});
+  // Who waits for companions waits rather too long than for ever: an unknown state reads as open.
+  incident.state = io::string_at(from, {"state"}, "Open");
+  incident.first_seen = time_at(from, {"firstSeen"});
+  incident.last_seen = time_at(from, {"lastSeen"});
+  for (const auto& member : io::array_at(from, {"members"}))
+    if (member.is_object())
+      incident.members.push_back({io::string_at(member, {"finding"}), io::string_at(member, {"role"})});
+  incident.left_out = io::int_at(from, {"leftOut"});
+  return incident;
+}
+
+JobPerformance decode_performance(const boost::json::object& from) {
+  JobPerformance job;
+  job.job = io::string_at(from, {"job"});
+  job.ranks = io::int_at(from, {"ranks"});
+  job.step = io::int_at(from, {"step"});
+  job.step_time_s = io::double_at(from, {"stepTime_s"});
+  job.slowest_rank = io::int_at(from, {"slowestRank"}, -1);
+  job.updated_at = time_at(from, {"updatedAt"});
+  job.note = io::string_at(from, {"note"});
+  return job;
 }
 
 DeviceHealth decode_device(const boost::json::object& from) {
@@ -46,6 +83,59 @@ boost::json::object encode_finding(const HealthFinding& finding) {
                           {"count", finding.count},
                           {"evidence", finding.evidence},
                           {"drill", finding.drill}};
+  // Absent rather than empty where nobody has said: the schema knows these words only.
+  if (!finding.title.empty()) out["title"] = finding.title;
+  if (!finding.repair_class.empty()) out["class"] = finding.repair_class;
+  if (!finding.incident.empty()) out["incident"] = finding.incident;
+  if (!finding.role.empty()) out["role"] = finding.role;
+  return out;
+}
+
+boost::json::object encode_sensor(const SensorHealth& sensor) {
+  return {{"name", sensor.name}, {"state", sensor.state}, {"message", sensor.message}};
+}
+
+boost::json::object encode_incident(const HealthIncident& incident) {
+  boost::json::array members;
+  members.reserve(incident.members.size());
+  for (const auto& member : incident.members)
+    members.push_back(boost::json::object{{"finding", member.finding}, {"role", member.role}});
+  boost::json::object out{{"id", incident.id},
+                          {"root", incident.root},
+                          {"title", incident.title},
+                          {"class", incident.repair_class},
+                          {"state", incident.state},
+                          {"firstSeen", format_rfc3339(incident.first_seen)},
+                          {"lastSeen", format_rfc3339(incident.last_seen)},
+                          {"members", std::move(members)}};
+  if (incident.left_out > 0) out["leftOut"] = incident.left_out;
+  return out;
+}
+
+boost::json::object encode_performance(const JobPerformance& job) {
+  return {{"job", job.job},
+          {"ranks", job.ranks},
+          {"step", job.step},
+          {"stepTime_s", job.step_time_s},
+          {"slowestRank", job.slowest_rank},
+          {"updatedAt", format_rfc3339(job.updated_at)},
+          {"note", job.note}};
+}
+
+template <class Item>
+boost::json::array encode_all(const std::vector<Item>& items, boost::json::object (*encode)(const Item&)) {
+  boost::json::array out;
+  out.reserve(items.size());
+  for (const auto& item : items) out.push_back(encode(item));
+  return out;
+}
+
+template <class Item>
+std::vector<Item> decode_all(const boost::json::array& from, Item (*decode)(const boost::json::object&)) {
+  std::vector<Item> out;
+  out.reserve(from.size());
+  for (const auto& item : from)
+    if (item.is_object()) out.push_back(decode(item.get_object()));
   return out;
 }
 
@@ -72,23 +162,28 @@ NodeHealth decode_node_health(const boost::json::object& object) {
   status.verdict = io::string_at(object, {"status", "verdict"}, "Unknown");
   status.reason = io::string_at(object, {"status", "reason"});
   status.message = io::string_at(object, {"status", "message"});
-  for (const auto& device : io::array_at(object, {"status", "devices"}))
-    if (device.is_object()) status.devices.push_back(decode_device(device.get_object()));
-  for (const auto& finding : io::array_at(object, {"status", "findings"}))
-    if (finding.is_object()) status.findings.push_back(decode_finding(finding.get_object()));
+  status.forgeries = io::int_at(object, {"status", "forgeries"});
+  status.left_out_incidents = io::int_at(object, {"status", "leftOutIncidents"});
+  status.devices = decode_all(io::array_at(object, {"status", "devices"}), decode_device);
+  status.findings = decode_all(io::array_at(object, {"status", "findings"}), decode_finding);
+  status.sensors = decode_all(io::array_at(object, {"status", "sensors"}), decode_sensor);
+  status.incidents = decode_all(io::array_at(object, {"status", "incidents"}), decode_incident);
+  status.performance = decode_all(io::array_at(object, {"status", "performance"}), decode_performance);
   return health;
 }
 
 boost::json::object encode_node_health_status(const NodeHealthStatus& status) {
-  boost::json::array devices, findings;
-  for (const auto& device : status.devices) devices.push_back(encode_device(device));
-  for (const auto& finding : status.findings) findings.push_back(encode_finding(finding));
   return {{"bootId", status.boot_id},
           {"lastReport", format_rfc3339(status.last_report)},
           {"expectedGpus", status.expected_gpus},
-          {"devices", std::move(devices)},
-          {"findings", std::move(findings)},
+          {"devices", encode_all(status.devices, encode_device)},
+          {"findings", encode_all(status.findings, encode_finding)},
           {"droppedFindings", status.dropped_findings},
+          {"sensors", encode_all(status.sensors, encode_sensor)},
+          {"incidents", encode_all(status.incidents, encode_incident)},
+          {"leftOutIncidents", status.left_out_incidents},
+          {"performance", encode_all(status.performance, encode_performance)},
+          {"forgeries", status.forgeries},
           {"verdict", status.verdict},
           {"reason", status.reason},
           {"message", status.message}};

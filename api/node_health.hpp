@@ -30,7 +30,49 @@ struct HealthFinding {
   std::int64_t count = 1;
   std::string evidence;
   bool drill = false;
+  std::string title = {};         // one sentence for people
+  std::string repair_class = {};  // after policy; "" from an agent that does not say
+  std::string incident = {};      // id of its incident, "" when it belongs to none
+  std::string role = {};          // root, companion, cascade, victim; "" without an incident
   bool operator==(const HealthFinding&) const = default;
+};
+
+// One source of the agent: a probe that cannot say is Failed or Pending, never silently healthy.
+struct SensorHealth {
+  std::string name;
+  std::string state = "Pending";  // Good, Absent, Pending, Failed
+  std::string message;
+  bool operator==(const SensorHealth&) const = default;
+};
+
+struct IncidentMember {
+  std::string finding;  // its id
+  std::string role;     // root, companion, cascade, victim
+  bool operator==(const IncidentMember&) const = default;
+};
+
+// Findings that one fault has made. What is done is done about its root.
+struct HealthIncident {
+  std::string id;
+  std::string root;  // id of the finding that caused the others
+  std::string title;
+  std::string repair_class;    // the gravest of root and companions, after policy
+  std::string state = "Open";  // Gathering (companions are still waited for), Open
+  TimePoint first_seen{}, last_seen{};
+  std::vector<IncidentMember> members;
+  std::int64_t left_out = 0;  // members that did not fit
+  bool operator==(const HealthIncident&) const = default;
+};
+
+// How fast a job steps, as this node's rank told it.
+struct JobPerformance {
+  std::string job;  // Slurm's job id
+  std::int64_t ranks = 0, step = 0;
+  double step_time_s = 0;
+  std::int64_t slowest_rank = -1;  // -1: nobody can say
+  TimePoint updated_at{};
+  std::string note;
+  bool operator==(const JobPerformance&) const = default;
 };
 
 struct NodeHealthStatus {
@@ -40,6 +82,11 @@ struct NodeHealthStatus {
   std::vector<DeviceHealth> devices;
   std::vector<HealthFinding> findings;
   std::int64_t dropped_findings = 0;
+  std::vector<SensorHealth> sensors;
+  std::vector<HealthIncident> incidents;
+  std::int64_t left_out_incidents = 0;
+  std::vector<JobPerformance> performance;
+  std::int64_t forgeries = 0;       // lines of processes that looked like a fault, and drills without a valid token
   std::string verdict = "Unknown";  // Healthy, Degraded, Unhealthy, Unknown
   std::string reason, message;
 };

@@ -24,8 +24,25 @@ TEST_CASE("a NodeHealth status survives the way through JSON") {
   finding.count = 4;
   finding.evidence = "NVRM: \"quoted\"";
   finding.drill = true;
+  finding.title = "It fell off";
+  finding.repair_class = "replace-node";
+  finding.incident = "inc-1";
+  finding.role = "root";
   status.findings = {finding};
   status.dropped_findings = 2;
+  status.sensors = {{"nvml", "Failed", "it hangs"}};
+  status.incidents = {{"inc-1",
+                       finding.id,
+                       "It fell off",
+                       "replace-node",
+                       "Gathering",
+                       status.last_report,
+                       status.last_report,
+                       {{finding.id, "root"}, {"gpu-xid:45@0000:17:00", "cascade"}},
+                       3}};
+  status.left_out_incidents = 1;
+  status.performance = {{"42", 8, 1200, 1.25, 3, status.last_report, "rank 3 waits for data"}};
+  status.forgeries = 4;
   status.verdict = "Unhealthy";
   status.reason = "GpuXid79";
   status.message = "m";
@@ -45,6 +62,11 @@ TEST_CASE("a NodeHealth status survives the way through JSON") {
   CHECK(back.status.devices == status.devices);
   CHECK(back.status.findings == status.findings);
   CHECK(back.status.dropped_findings == 2);
+  CHECK(back.status.sensors == status.sensors);
+  CHECK(back.status.incidents == status.incidents);
+  CHECK(back.status.left_out_incidents == 1);
+  CHECK(back.status.performance == status.performance);
+  CHECK(back.status.forgeries == 4);
   CHECK(back.status.verdict == "Unhealthy");
   CHECK(back.status.reason == "GpuXid79");
   CHECK(back.status.message == "m");
@@ -53,11 +75,29 @@ TEST_CASE("a NodeHealth status survives the way through JSON") {
 TEST_CASE("an empty or odd object reads as unknown, never as healthy") {
   CHECK(decode_node_health({}).status.verdict == "Unknown");
   const auto odd = io::parse_json_object(
-      R"({"metadata":3,"status":{"devices":7,"findings":[1,{"count":"x","firstSeen":"yesterday"}]}})");
+      R"({"metadata":3,"status":{"devices":7,"findings":[1,{"count":"x","firstSeen":"yesterday"}],
+          "incidents":[5,{"members":[1,{"finding":"f"}]}],"sensors":{},"performance":[{"ranks":"many"}],"forgeries":[]}})");
   REQUIRE(odd);
   const auto health = decode_node_health(*odd);
   CHECK(health.status.verdict == "Unknown");
   REQUIRE(health.status.findings.size() == 1);
   CHECK(health.status.findings[0].count == 1);
   CHECK(health.status.findings[0].first_seen == TimePoint{});
+  CHECK(health.status.findings[0].repair_class.empty());
+  REQUIRE(health.status.incidents.size() == 1);
+  CHECK(health.status.incidents[0].state == "Open");
+  REQUIRE(health.status.incidents[0].members.size() == 1);
+  CHECK(health.status.incidents[0].members[0].finding == "f");
+  CHECK(health.status.sensors.empty());
+  REQUIRE(health.status.performance.size() == 1);
+  CHECK(health.status.performance[0].slowest_rank == -1);
+  CHECK(health.status.forgeries == 0);
+}
+
+TEST_CASE("what nobody has said is left out of the JSON, for the schema knows no empty word") {
+  NodeHealthStatus status;
+  status.findings.push_back({});
+  const auto text = io::to_text(encode_node_health_status(status));
+  for (std::string_view key : {"\"class\"", "\"role\"", "\"incident\"", "\"title\""})
+    CHECK(text.find(key) == std::string::npos);
 }
