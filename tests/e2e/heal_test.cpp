@@ -1,5 +1,6 @@
 // The heal itself, then what must not break it: an opt-out, and a controller that is killed at every phase.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -130,6 +131,54 @@ class LooseController {
   int kills_ = 0;
 };
 
+// Holds repairs in a phase for as long as the test wants: the API server refuses to write the phases named here.
+//   Observed -x-> Notified -x-> Stopping
+class Gate {
+ public:
+  explicit Gate(const std::vector<std::string>& refused) {
+    refuse(refused);
+    must_apply(R"(
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: e2e-gate}
+spec: {policyName: e2e-gate, validationActions: [Deny]}
+)");
+    World::get().context().clock().sleep(Duration(3'000), {});  // until the API server has taken it up
+  }
+  ~Gate() { lift(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  void refuse(const std::vector<std::string>& refused) {
+    must_apply(fmt::format(R"yaml(
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: e2e-gate}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{{apiGroups: [homeostat.dev], apiVersions: ["*"], operations: [UPDATE], resources: [repairs/status]}}]
+  validations:
+    - {{expression: "!(object.?status.?phase.orValue('') in ['{}'])", message: held by the end-to-end test
+  }}
+)yaml",
+                           fmt::join(refused, "', '")));
+  }
+  void lift() {
+    if (lifted_) return;
+    lifted_ = true;
+    for (const auto* kind : {"validatingadmissionpolicybinding", "validatingadmissionpolicy"})
+      World::get().kubectl({"delete", kind, "e2e-gate", "--ignore-not-found"});
+  }
+
+ private:
+  static void must_apply(const std::string& yaml) {
+    const auto answer = World::get().kubectl({"apply", "-f", "-"}, yaml);
+    REQUIRE_MESSAGE(answer.code == 0, answer.err);
+  }
+  bool lifted_ = false;
+};
+
 // Phases of the Repairs, as the API server announces each of them.
 class PhaseWatch {
  public:
@@ -243,26 +292,86 @@ spec:
   CHECK(world.kubectl({"get", "pod", "keeper", "--ignore-not-found", "-o", "name"}).out.empty());
 }
 
+//  gate: Observed | kill | gate: Notified | kill | gate open: Stopping | kill | … | Verifying | kill | Done
 TEST_CASE("killing the controller with -9 in each phase changes nothing in the outcome") {
   auto& world = World::get();
   world.wait_until_whole();
   JobGuard guard;
+  auto listener = must(cli::NotificationListener::start(world.context()));
   auto job = must(cli::submit_training(world.context(), world.login(), job_name));
   LooseController controller;
   PhaseWatch phases;
+  Gate gate({"Notified", "Stopping"});
   const auto spare = world.node_name_of_spare();
   const int made = world.machines_made();
   std::set<std::string> killed_in;
+  const auto kill_in = [&](const std::string& phase) {
+    if (phase == "Done" || !killed_in.insert(phase).second) return false;
+    controller.kill_and_restart();
+    return true;
+  };
   const auto heal = must(cli::heal_once(world.context(), world.login(), job, heal_limit,
-                                        [&](const cli::HealFacts& facts, const auto*, const auto&) {
-                                          while (const auto phase = phases.next(facts.sick_node)) {
-                                            if (*phase == "Done" || !killed_in.insert(*phase).second) continue;
-                                            controller.kill_and_restart();
-                                          }
+                                        [&](const cli::HealFacts& facts, const auto* record, const auto&) {
+                                          // The first two pass in milliseconds unless they are held.
+                                          if (record && record->phase == Phase::observed && kill_in("Observed"))
+                                            gate.refuse({"Stopping"});
+                                          if (record && record->phase == Phase::notified && kill_in("Notified"))
+                                            gate.lift();
+                                          if (!killed_in.contains("Notified")) return;
+                                          while (const auto phase = phases.next(facts.sick_node)) kill_in(*phase);
                                         }));
   tell(heal);
-  CHECK(controller.kills() >= 5);
-  for (const auto* phase : {"Stopping", "Requeued", "Draining", "Replacing", "Verifying"})
+  for (const auto* phase : {"Observed", "Notified", "Stopping", "Requeued", "Draining", "Replacing", "Verifying"})
     CHECK_MESSAGE(killed_in.contains(phase), "not killed in " << phase);
+  CHECK(controller.kills() >= 7);
   check_healed(heal, spare, made);
+  CHECK_FALSE(listener->notices().empty());
+}
+
+namespace {
+
+// Each rank hears SIGTERM, notes when, and goes on working until it is killed. Started again it ends at once.
+constexpr const char* stubborn_script = R"sh(#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --requeue --open-mode=append
+[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0
+srun bash -c '
+  cd "$SLURM_SUBMIT_DIR"
+  trap "date +%s.%N >>term.$SLURM_PROCID" TERM
+  while :; do date +%s.%N >alive.$SLURM_PROCID.new && mv alive.$SLURM_PROCID.new alive.$SLURM_PROCID; sleep 0.2; done'
+)sh";
+
+double number(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
+
+}  // namespace
+
+//  rank 0, rank 1:  work ... SIGTERM at the DOWN ... work on ......... SIGKILL 120 s later, and not before
+TEST_CASE("processes that do not end at SIGTERM are left their whole grace of 120 s") {
+  auto& world = World::get();
+  world.wait_until_whole();
+  JobGuard guard;
+  const std::string folder = "stubborn-" + std::to_string(world.context().now().time_since_epoch().count());
+  must(cli::remote(world.login(), "mkdir " + folder + " && cat >" + folder + "/job.sh", Duration(60'000), {},
+                   stubborn_script));
+  const auto submitted =
+      world.ssh("cd " + folder + " && sbatch --parsable --job-name=" + std::string(job_name) + " job.sh");
+  const auto job = static_cast<std::uint32_t>(std::stoul(submitted));
+  world.wait("both ranks work", Duration(60'000),
+             [&] { return world.ssh("ls " + folder).find("alive.1") != std::string::npos; });
+  const auto nodes = must(cli::nodes_of_job(world.context(), world.login(), job));
+  REQUIRE(nodes.size() == 2);
+  must(cli::break_gpu(world.context(), nodes.back()));
+
+  world.wait("the repair is Done", Duration(300'000), [&] {
+    const auto record = must(cli::repair_of(world.context(), nodes.back()));
+    return record && record->phase == Phase::done;
+  });
+  for (const auto* rank : {"0", "1"}) {
+    const auto told = world.ssh("cat " + folder + "/term." + rank);
+    const double heard = number(told), last = number(world.ssh("cat " + folder + "/alive." + rank));
+    INFO("rank " << rank << ": SIGTERM at " << told << ", alive until " << last);
+    CHECK(heard > 0);
+    CHECK(last - heard > 115);
+    CHECK(last - heard < 135);
+  }
+  CHECK(world.ssh("scontrol show job " + std::to_string(job)).find("Restarts=1") != std::string::npos);
 }

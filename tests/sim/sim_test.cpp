@@ -80,6 +80,7 @@ TEST_CASE("a crash before or after any write changes nothing in the outcome") {
       CHECK_MESSAGE(heal(world) == "",
                     (verdict == Verdict::crash_before ? "crash before write " : "crash after write "), n);
       CHECK(world.restarts() == 1);
+      CHECK(world.opening_notices() >= 1);
     }
 }
 

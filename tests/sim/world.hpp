@@ -90,11 +90,16 @@ class World {
   provider::FakeProvider& machines() { return provider_; }
   size_t restarts() const { return restarts_; }
   size_t writes() const { return writes_; }
+  size_t opening_notices() const { return notifications_.opened; }  // people were told that a repair has begun
 
  private:
+  // Delivers nothing, counts.
   class Silent final : public controller::Notifications {
    public:
-    void send(const repair::Record&, const std::vector<api::WebhookTarget>&) override {}
+    void send(const repair::Record& record, const std::vector<api::WebhookTarget>&) override {
+      opened += record.phase == repair::Phase::notified;
+    }
+    size_t opened = 0;
   };
   struct Controller {
     Controller(controller::Connectors connectors, controller::Notifications& notifications, const io::Clock& clock)

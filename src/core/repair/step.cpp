@@ -205,7 +205,11 @@ class Stepper {
   }
 
   void notified() {
-    // Sending goes on in the background: whether it worked never holds up the repair.
+    // A controller that died between the intent and the sending told nobody: better told twice than never. Sending
+    // goes on in the background, and whether it worked never holds up the repair.
+    const Step* told = find_step(record_, "notify");
+    if (told != nullptr && !told->finished_at && told->outcome.empty())
+      return act("notify", Notify{"opened"}, "people are told; no action is needed");
     adopt("notify");
     go(Phase::stopping, "taking " + record_.node + " out of Slurm");
   }

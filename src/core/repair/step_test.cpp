@@ -189,6 +189,26 @@ TEST_CASE("a heal from the fault to Done: each effect once, in its order") {
   for (const Step& taken : record.steps) CHECK_MESSAGE(taken.finished_at.has_value(), taken.name);
 }
 
+//  Notified is written with its intent | the controller dies | a new one comes: nobody has been told yet
+TEST_CASE("people are told again when it is not sure that they were told") {
+  now = start;
+  World world;
+  const Decision first = step(fresh(), world.observe(fresh()), Policy{}, 8, now);
+  REQUIRE(first.next.phase == Phase::notified);
+  REQUIRE(first.effect.has_value());
+  Record record = first.next;  // the effect was never carried out
+  SUBCASE("the sending never happened") {
+    record = play(world, record);
+    CHECK(world.effects.front() == "notify");
+  }
+  SUBCASE("it failed: the repair goes on without") {
+    report_outcome(record, first.step, false, "no such host", now);
+    record = play(world, record);
+    CHECK(world.effects.front() == "drain");
+  }
+  CHECK(record.phase == Phase::stopping);
+}
+
 // One thing at a time cannot be read; nothing that cannot be undone may happen then.
 //   unknown     effects that must not be seen
 TEST_CASE("what cannot be read is never taken for an answer") {
