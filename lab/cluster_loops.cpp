@@ -1,5 +1,6 @@
 #include "lab/cluster_loops.hpp"
 
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -7,10 +8,10 @@
 #include <set>
 
 #include "io/clock.hpp"
+#include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/log.hpp"
 #include "kube/connect.hpp"
-#include "lab/files.hpp"
 
 namespace homeostat::lab {
 namespace json = boost::json;
@@ -71,7 +72,7 @@ class Loop {
     if (!claims) return std::unexpected(claims.error());
     for (const auto& volume : volumes_for(*claims)) {
       auto folder = config_.path("shared/" + volume.folder);
-      if (auto made = make_folders(folder); !made) return made;
+      if (auto made = io::make_folders(folder); !made) return made;
       ::chmod(folder.c_str(), 0777);  // as provisioners do: the pod that gets it decides who owns it
       auto done = client_.create(kube::resources::persistent_volumes, "", volume.object);
       if (!done && done.error().kind != ErrorKind::already_exists) return std::unexpected(done.error());
@@ -132,7 +133,7 @@ std::vector<SharedVolume> volumes_for(const std::vector<json::object>& claims) {
     auto ns = io::string_at(claim, {"metadata", "namespace"}), name = io::string_at(claim, {"metadata", "name"}),
          uid = io::string_at(claim, {"metadata", "uid"});
     if (!wanted || uid.size() < 8) continue;
-    auto folder = ns + "." + name + "." + uid.substr(0, 8);
+    auto folder = fmt::format("{}.{}.{}", ns, name, uid.substr(0, 8));
     result.push_back(
         {folder,
          {{"apiVersion", "v1"},

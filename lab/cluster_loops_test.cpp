@@ -45,6 +45,7 @@ TEST_CASE("each Service of type LoadBalancer gets one address of the range and k
   io::set_at(foreign, {"spec", "loadBalancerClass"}, "other");
   CHECK(assign_balancers({foreign}, range).empty());
   std::vector<json::object> many;
+  many.reserve(300);
   for (int i = 0; i < 300; ++i) many.push_back(service("s" + std::to_string(i), "LoadBalancer"));
   CHECK(assign_balancers(many, range).size() == 254);
 }

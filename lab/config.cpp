@@ -3,7 +3,7 @@
 #include <boost/json.hpp>
 #include <cstdlib>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 
 namespace homeostat::lab {
 namespace json = boost::json;
@@ -35,11 +35,11 @@ Result<void> save_config(const LabConfig& c) {
                       {"cache", c.cache},
                       {"nvml", c.nvml},
                       {"program", c.program}};
-  return write_file(c.path("lab.json"), json::serialize(object) + "\n");
+  return io::write_file(c.path("lab.json"), json::serialize(object) + "\n");
 }
 
 Result<LabConfig> load_config(const std::string& state) {
-  auto content = read_file(state + "/lab.json");
+  auto content = io::read_file(state + "/lab.json");
   if (!content && content.error().kind == ErrorKind::not_found)
     return fail(ErrorKind::not_found, "there is no lab in " + state + "; bring one up with: homeostat-lab up");
   if (!content) return std::unexpected(content.error());

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "core/names.hpp"
+#include "io/files.hpp"
 #include "io/jwt.hpp"
-#include "lab/files.hpp"
 
 namespace homeostat::lab {
 namespace {
@@ -77,7 +77,7 @@ ZoneProgram apiserver(const LabConfig& config) {
 }  // namespace
 
 Result<void> link_tools(const LabConfig& config) {
-  if (auto made = make_folders(config.path("bin")); !made) return made;
+  if (auto made = io::make_folders(config.path("bin")); !made) return made;
   auto link = [&](const std::string& to, const std::string& name) -> Result<void> {
     auto at = config.tool(name);
     ::unlink(at.c_str());
@@ -118,13 +118,13 @@ Result<void> prepare_control_plane(const LabConfig& config, const Pki& pki) {
                                    {"kubelet-client", kubelet_client},
                                    {"provider", provider}})
     if (auto made = pki.certificate(certs + name, spec); !made) return made;
-  if (!exists(certs + "service-accounts.key")) {
+  if (!io::exists(certs + "service-accounts.key")) {
     auto key = io::make_private_key();
     if (!key) return std::unexpected(key.error());
     auto shown = io::public_key(*key);
     if (!shown) return std::unexpected(shown.error());
-    if (auto written = write_file(certs + "service-accounts.pub", *shown); !written) return written;
-    if (auto written = write_file(certs + "service-accounts.key", *key, 0600); !written) return written;
+    if (auto written = io::write_file(certs + "service-accounts.pub", *shown); !written) return written;
+    if (auto written = io::write_file(certs + "service-accounts.key", *key, 0600); !written) return written;
   }
   struct User {
     std::string path;
@@ -141,7 +141,7 @@ Result<void> prepare_control_plane(const LabConfig& config, const Pki& pki) {
        {std::pair<std::string, std::string>{folder + "audit-policy.yaml", audit_policy},
         {folder + "Corefile", corefile(config)},
         {folder + "kube-proxy.yaml", kube_proxy_config(config, control_plane_zone, folder + "kube-proxy.kubeconfig")}})
-    if (auto written = write_file(path, text); !written) return written;
+    if (auto written = io::write_file(path, text); !written) return written;
   return {};
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 #include "lab/images.hpp"
 #include "lab/lifecycle.hpp"
 #include "lab/network.hpp"
@@ -21,7 +21,7 @@ namespace {
 // mount points in machines (when empty; removing one takes the mount away in every namespace, so not while another lab
 // is up).
 void remove_what_labs_share() {
-  for (const auto& name : list_folder("/run/netns"))
+  for (const auto& name : io::list_folder("/run/netns"))
     if (name.ends_with("-" + std::string(control_plane_zone))) return;
   restore_inotify();
   for (const char* folder : {"/usr/lib/homeostat/nvml", "/usr/lib/homeostat", "/var/lib/kubelet", "/var/lib/cni"})
@@ -43,17 +43,17 @@ void stop_supervisor(const LabConfig& config) {
 // crash.
 std::set<std::string> known_zones(const LabConfig& config) {
   std::set<std::string> zones{std::string(control_plane_zone)};
-  for (const auto& name : list_folder(config.path("zones")))
+  for (const auto& name : io::list_folder(config.path("zones")))
     if (name.ends_with(".json")) zones.insert(name.substr(0, name.size() - 5));
-  for (const auto& name : list_folder(config.path("machines"))) zones.insert(name);
-  for (const auto& name : list_folder("/run/netns"))
+  for (const auto& name : io::list_folder(config.path("machines"))) zones.insert(name);
+  for (const auto& name : io::list_folder("/run/netns"))
     if (name.starts_with(config.instance + "-")) zones.insert(name.substr(config.instance.size() + 1));
   return zones;
 }
 
 std::vector<std::string> legs(const LabConfig& config) {
   std::vector<std::string> found;
-  for (const auto& name : list_folder("/sys/class/net")) {
+  for (const auto& name : io::list_folder("/sys/class/net")) {
     auto prefix = config.instance + "v";
     if (name.starts_with(prefix) && name.size() > prefix.size() &&
         name.find_first_not_of("0123456789", prefix.size()) == std::string::npos)
@@ -77,15 +77,15 @@ void end_zone(const LabConfig& config, const std::string& zone, DownReport& repo
 
 void verify(const LabConfig& config, const std::set<std::string>& zones, DownReport& report) {
   for (const auto& zone : zones) {
-    if (exists(config.netns(zone))) report.left.push_back("network namespace " + config.netns(zone));
+    if (io::exists(config.netns(zone))) report.left.push_back("network namespace " + config.netns(zone));
     for (const auto& place : cgroup_places(config.cgroup(zone))) report.left.push_back("cgroup " + place);
   }
   if (bridge_exists(config)) report.left.push_back("bridge " + config.bridge());
   for (const auto& leg : legs(config)) report.left.push_back("interface " + leg);
-  auto mounts = read_file("/proc/self/mounts");
+  auto mounts = io::read_file("/proc/self/mounts");
   for (const auto& place : {config.state + "/", config.cache + "/templates/"})
     if (mounts && mounts->find(" " + place) != std::string::npos) report.left.push_back("a mount below " + place);
-  if (exists(config.state)) report.left.push_back("folder " + config.state);
+  if (io::exists(config.state)) report.left.push_back("folder " + config.state);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ Result<DownReport> take_down(const LabConfig& config) {
   remove_bridge(config);  // the legs go with their namespaces, which may take the kernel a moment
   for (int tries = 0; tries < 100 && !legs(config).empty(); ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  if (auto removed = remove_tree(config.state); !removed) report.left.push_back(removed.error().message);
+  if (auto removed = io::remove_tree(config.state); !removed) report.left.push_back(removed.error().message);
   remove_what_labs_share();
   ::rmdir("/run/netns");
   verify(config, zones, report);
@@ -122,7 +122,8 @@ int down(const std::string& state, const std::string& instance) {
     config.instance = instance;
     config.cache = default_cache();
     config.plan = *make_plan({});
-    bool anything = bridge_exists(config) || known_zones(config).size() > 1 || exists(config.netns(control_plane_zone));
+    bool anything =
+        bridge_exists(config) || known_zones(config).size() > 1 || io::exists(config.netns(control_plane_zone));
     if (!anything) {
       std::printf("There is no lab in %s: nothing to take down.\n", state.c_str());
       return exit_good;
@@ -133,7 +134,7 @@ int down(const std::string& state, const std::string& instance) {
           std::fprintf(stderr, "homeostat-lab: %s\n", sentence.c_str());
           return exit_refused;
         }
-    if (exists(state) && !list_folder(state).empty() && !exists(state + "/zones")) {
+    if (io::exists(state) && !io::list_folder(state).empty() && !io::exists(state + "/zones")) {
       std::fprintf(stderr,
                    "homeostat-lab: %s holds no lab.json; it is not surely a lab's folder, so it is left alone\n",
                    state.c_str());

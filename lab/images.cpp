@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "io/files.hpp"
 #include "io/process.hpp"
-#include "lab/files.hpp"
 #include "lab/zones.hpp"
 
 namespace homeostat::lab {
@@ -49,7 +49,7 @@ std::string builder_config(const std::string& folder) {
 
 Result<void> import_images(const LabConfig& config, const std::string& folder, const std::vector<Image>& images,
                            const std::function<void(const std::string&)>& say) {
-  if (auto written = write_file(folder + "/containerd.toml", builder_config(folder)); !written) return written;
+  if (auto written = io::write_file(folder + "/containerd.toml", builder_config(folder)); !written) return written;
   ZoneSpec spec;
   spec.name = "template-builder";
   spec.record = builder_record(config);
@@ -81,7 +81,7 @@ Result<std::string> build_template(const LabConfig& config, const std::vector<Im
   std::vector<Image> all = base;
   all.insert(all.end(), added.begin(), added.end());
   auto target = templates(config) + "/" + key_of(all);
-  if (exists(target + "/root")) return target;
+  if (io::exists(target + "/root")) return target;
   if (added.empty()) return fail(ErrorKind::not_found, "no template " + target);
   std::string under;
   if (!base.empty()) {
@@ -90,11 +90,11 @@ Result<std::string> build_template(const LabConfig& config, const std::vector<Im
     under = *built;
   }
   auto work = target + ".building";
-  if (auto removed = remove_tree(work); !removed) return std::unexpected(removed.error());
-  if (auto made = make_folders(work); !made) return std::unexpected(made.error());
+  if (auto removed = io::remove_tree(work); !removed) return std::unexpected(removed.error());
+  if (auto made = io::make_folders(work); !made) return std::unexpected(made.error());
   if (!under.empty()) {
     if (auto cloned = clone_root(under + "/root", work + "/root"); !cloned) return std::unexpected(cloned.error());
-    if (auto written = write_file(work + "/base", under + "\n"); !written) return std::unexpected(written.error());
+    if (auto written = io::write_file(work + "/base", under + "\n"); !written) return std::unexpected(written.error());
   }
   if (auto imported = import_images(config, work, added, say); !imported) return std::unexpected(imported.error());
   if (::rename(work.c_str(), target.c_str()) != 0)
@@ -105,7 +105,7 @@ Result<std::string> build_template(const LabConfig& config, const std::vector<Im
 // Labs of other state folders share the templates: one builder at a time, and the second finds the first one's result.
 // Closing the descriptor unlocks.
 Result<int> lock_templates(const LabConfig& config) {
-  if (auto made = make_folders(templates(config)); !made) return std::unexpected(made.error());
+  if (auto made = io::make_folders(templates(config)); !made) return std::unexpected(made.error());
   int lock = ::open((templates(config) + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock >= 0 && ::flock(lock, LOCK_EX) == 0) return lock;
   if (lock >= 0) ::close(lock);
@@ -121,7 +121,6 @@ std::pair<std::vector<Image>, std::vector<Image>> by_size(const std::vector<Imag
 
 // What may be linked: a whole layer or a blob. Both are written once, under a name that never gets other content.
 bool linkable(const fs::path& relative) {
-  auto text = relative.string();
   auto parent = relative.parent_path().string();
   return parent == "io.containerd.snapshotter.v1.overlayfs/snapshots" ||
          parent.starts_with("io.containerd.content.v1.content/blobs/sha");
@@ -153,7 +152,7 @@ Result<std::vector<Image>> parse_images(std::string_view text) {
 }
 
 Result<std::vector<Image>> read_images(const std::string& folder) {
-  auto text = read_file(folder + "/images.json");
+  auto text = io::read_file(folder + "/images.json");
   if (!text)
     return fail(ErrorKind::not_found, "there are no images in " + folder + "; build them with scripts/build-images");
   auto images = parse_images(*text);
@@ -186,9 +185,9 @@ void prune_templates(const LabConfig& config, const std::vector<Image>& images) 
   auto [big, small] = by_size(images);
   auto all = big;
   all.insert(all.end(), small.begin(), small.end());
-  for (const auto& name : list_folder(templates(config)))
-    if (name != key_of(all) && name != key_of(big) && exists(templates(config) + "/" + name + "/root"))
-      (void)remove_tree(templates(config) + "/" + name);
+  for (const auto& name : io::list_folder(templates(config)))
+    if (name != key_of(all) && name != key_of(big) && io::exists(templates(config) + "/" + name + "/root"))
+      (void)io::remove_tree(templates(config) + "/" + name);
   ::close(*lock);
 }
 
@@ -218,8 +217,8 @@ Result<void> clone_root(const std::string& from, const std::string& to) {
 
 void clear_template_builds(const LabConfig& config) {
   (void)kill_zone(builder_record(config));
-  for (const auto& name : list_folder(templates(config)))
-    if (name.ends_with(".building")) (void)remove_tree(templates(config) + "/" + name);
+  for (const auto& name : io::list_folder(templates(config)))
+    if (name.ends_with(".building")) (void)io::remove_tree(templates(config) + "/" + name);
 }
 
 }  // namespace homeostat::lab

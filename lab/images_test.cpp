@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 #include "lab/progress.hpp"
 #include "lab/random.hpp"
 
@@ -35,13 +35,13 @@ TEST_CASE("a clone copies databases and links layers and blobs") {
   auto from = folder + "/root", to = folder + "/clone";
   std::string snapshots = "/io.containerd.snapshotter.v1.overlayfs/snapshots",
               blobs = "/io.containerd.content.v1.content/blobs/sha256";
-  REQUIRE(make_folders(from + snapshots + "/1/fs"));
-  REQUIRE(make_folders(from + blobs));
-  REQUIRE(make_folders(from + "/io.containerd.metadata.v1.bolt"));
-  REQUIRE(make_folders(folder + "/base/2/fs"));
-  REQUIRE(write_file(from + snapshots + "/1/fs/file", "layer"));
-  REQUIRE(write_file(from + blobs + "/x", "blob"));
-  REQUIRE(write_file(from + "/io.containerd.metadata.v1.bolt/meta.db", "database"));
+  REQUIRE(io::make_folders(from + snapshots + "/1/fs"));
+  REQUIRE(io::make_folders(from + blobs));
+  REQUIRE(io::make_folders(from + "/io.containerd.metadata.v1.bolt"));
+  REQUIRE(io::make_folders(folder + "/base/2/fs"));
+  REQUIRE(io::write_file(from + snapshots + "/1/fs/file", "layer"));
+  REQUIRE(io::write_file(from + blobs + "/x", "blob"));
+  REQUIRE(io::write_file(from + "/io.containerd.metadata.v1.bolt/meta.db", "database"));
   REQUIRE(::symlink((folder + "/base/2").c_str(), (from + snapshots + "/2").c_str()) == 0);
 
   REQUIRE(clone_root(from, to));
@@ -54,23 +54,23 @@ TEST_CASE("a clone copies databases and links layers and blobs") {
   CHECK(link(to + snapshots + "/2") == folder + "/base/2");
   CHECK(link(to + blobs + "/x") == from + blobs + "/x");
   CHECK(link(to + "/io.containerd.metadata.v1.bolt/meta.db").empty());
-  REQUIRE(write_file(to + "/io.containerd.metadata.v1.bolt/meta.db", "changed"));
-  CHECK(*read_file(from + "/io.containerd.metadata.v1.bolt/meta.db") == "database");
-  CHECK(remove_tree(to));  // removes links, never what they lead to
-  CHECK(*read_file(from + snapshots + "/1/fs/file") == "layer");
-  CHECK(remove_tree(folder));
+  REQUIRE(io::write_file(to + "/io.containerd.metadata.v1.bolt/meta.db", "changed"));
+  CHECK(*io::read_file(from + "/io.containerd.metadata.v1.bolt/meta.db") == "database");
+  CHECK(io::remove_tree(to));  // removes links, never what they lead to
+  CHECK(*io::read_file(from + snapshots + "/1/fs/file") == "layer");
+  CHECK(io::remove_tree(folder));
 }
 
 TEST_CASE("pruning keeps what the images need, and half-made folders for the builder to judge") {
   LabConfig config;
   config.cache = "/tmp/prune-test-" + random_hex(8);
   std::vector<Image> images{{"localhost/a:1", "a.tar", "sha256:1", 1}};
-  REQUIRE(make_folders(config.cache + "/templates/0123456789abcdef/root"));
-  REQUIRE(make_folders(config.cache + "/templates/unfinished"));
+  REQUIRE(io::make_folders(config.cache + "/templates/0123456789abcdef/root"));
+  REQUIRE(io::make_folders(config.cache + "/templates/unfinished"));
   prune_templates(config, images);
-  CHECK_FALSE(exists(config.cache + "/templates/0123456789abcdef"));
-  CHECK(exists(config.cache + "/templates/unfinished"));
-  CHECK(remove_tree(config.cache));
+  CHECK_FALSE(io::exists(config.cache + "/templates/0123456789abcdef"));
+  CHECK(io::exists(config.cache + "/templates/unfinished"));
+  CHECK(io::remove_tree(config.cache));
 }
 
 TEST_CASE("progress is told once, in the order of the steps") {

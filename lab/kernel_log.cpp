@@ -9,7 +9,7 @@
 #include <boost/json.hpp>
 #include <charconv>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 #include "lab/random.hpp"
 
 namespace homeostat::lab {
@@ -78,21 +78,21 @@ std::uint64_t boottime_us() {
 
 Result<void> append_lines(const std::string& run_folder, const std::vector<KernelLine>& lines) {
   auto path = run_folder + "/kmsg";
-  auto log = read_file(path, 256u << 20);
+  auto log = io::read_file(path, 256u << 20);
   if (!log) return std::unexpected(log.error());
   // Microseconds count from the machine's own boot, which the file `booted` remembers in the host's count.
-  auto booted = read_file(run_folder + "/../booted");
+  auto booted = io::read_file(run_folder + "/../booted");
   std::uint64_t since = 0;
   if (booted) std::from_chars(booted->data(), booted->data() + booted->size(), since);
   auto sequence = next_sequence(*log);
   std::string text;
   for (const auto& line : lines) text += kmsg_record(line.priority, sequence++, boottime_us() - since, line.text);
-  return append_file(path, text);
+  return io::append_file(path, text);
 }
 
 std::vector<std::string> known_uuids(const std::string& nvml_path) {
   std::vector<std::string> uuids;
-  auto text = read_file(nvml_path);
+  auto text = io::read_file(nvml_path);
   boost::system::error_code error;
   auto parsed = text ? json::parse(*text, error) : json::value();
   auto* gpus = !error && parsed.is_object() ? parsed.get_object().if_contains("gpus") : nullptr;
@@ -188,16 +188,16 @@ Result<std::string> after_xid(std::string_view nvml_json, int xid, int device) {
 }
 
 Result<void> begin_boot(const std::string& run_folder, int gpus) {
-  if (auto made = make_folders(run_folder); !made) return made;
+  if (auto made = io::make_folders(run_folder); !made) return made;
   auto uuids = known_uuids(run_folder + "/nvml.json");
   uuids.resize(static_cast<size_t>(gpus));
   for (auto& uuid : uuids)
     if (uuid.empty()) uuid = "GPU-" + random_uuid();
-  if (auto written = write_file(run_folder + "/../booted", std::to_string(boottime_us())); !written) return written;
+  if (auto written = io::write_file(run_folder + "/../booted", std::to_string(boottime_us())); !written) return written;
   // The log first: whoever sees the new boot id must not read the old log under it.
-  if (auto written = write_file(run_folder + "/kmsg", ""); !written) return written;
-  if (auto written = write_file(run_folder + "/boot_id", random_uuid() + "\n"); !written) return written;
-  if (auto written = write_file(run_folder + "/nvml.json", healthy_gpus(uuids)); !written) return written;
+  if (auto written = io::write_file(run_folder + "/kmsg", ""); !written) return written;
+  if (auto written = io::write_file(run_folder + "/boot_id", random_uuid() + "\n"); !written) return written;
+  if (auto written = io::write_file(run_folder + "/nvml.json", healthy_gpus(uuids)); !written) return written;
   std::vector<KernelLine> lines{{notice_priority, "Linux version 6.1.0 (homeostat-lab)"}};
   if (gpus > 0)
     lines.push_back(
@@ -213,12 +213,12 @@ Result<void> inject_xid(const std::string& run_folder, int xid, int device) {
   if (lock < 0) return fail(ErrorKind::not_found, "the machine's folder " + run_folder + " is gone");
   ::flock(lock, LOCK_EX);
   auto act = [&]() -> Result<void> {
-    auto state = read_file(run_folder + "/nvml.json");
+    auto state = io::read_file(run_folder + "/nvml.json");
     if (!state) return std::unexpected(state.error());
     auto changed = after_xid(*state, xid, device);
     if (!changed) return std::unexpected(changed.error());
     auto uuids = known_uuids(run_folder + "/nvml.json");
-    if (auto written = write_file(run_folder + "/nvml.json", *changed); !written) return written;
+    if (auto written = io::write_file(run_folder + "/nvml.json", *changed); !written) return written;
     return append_lines(run_folder, xid_lines(xid, device, uuids[static_cast<size_t>(device)]));
   };
   auto done = act();

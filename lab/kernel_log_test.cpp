@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 #include "lab/random.hpp"
 
 using namespace homeostat;
@@ -49,21 +49,21 @@ TEST_CASE("an XID changes what NVML shows of that GPU alone") {
 TEST_CASE("a boot begins a new log under a new id; the GPUs are the same hardware") {
   auto folder = "/tmp/kernel-log-test-" + random_hex(8);
   auto run = folder + "/run";
-  REQUIRE(make_folders(run));
+  REQUIRE(io::make_folders(run));
   REQUIRE(begin_boot(run, 2));
-  auto id = read_file(run + "/boot_id"), gpus = read_file(run + "/nvml.json");
+  auto id = io::read_file(run + "/boot_id"), gpus = io::read_file(run + "/nvml.json");
   REQUIRE(inject_xid(run, 79, 1));
-  auto log = read_file(run + "/kmsg");
+  auto log = io::read_file(run + "/kmsg");
   REQUIRE(log);
   CHECK(log->find(",-;NVRM: Xid (PCI:0000:3d:00): 79,") != std::string::npos);
-  CHECK(read_file(run + "/nvml.json")->find("lost") != std::string::npos);
+  CHECK(io::read_file(run + "/nvml.json")->find("lost") != std::string::npos);
   CHECK_FALSE(inject_xid(run, 79, 2));
   CHECK_FALSE(inject_xid(run, 0, 0));
-  CHECK(*read_file(run + "/kmsg") == *log);  // what was refused left no line
+  CHECK(*io::read_file(run + "/kmsg") == *log);  // what was refused left no line
 
   REQUIRE(begin_boot(run, 2));
-  CHECK(*read_file(run + "/boot_id") != *id);
-  CHECK(*read_file(run + "/nvml.json") == *gpus);
-  CHECK(read_file(run + "/kmsg")->starts_with("5,0,"));
-  CHECK(remove_tree(folder));
+  CHECK(*io::read_file(run + "/boot_id") != *id);
+  CHECK(*io::read_file(run + "/nvml.json") == *gpus);
+  CHECK(io::read_file(run + "/kmsg")->starts_with("5,0,"));
+  CHECK(io::remove_tree(folder));
 }

@@ -1,8 +1,10 @@
 #include "lab/machine.hpp"
 
+#include <fmt/core.h>
+
 #include "core/names.hpp"
+#include "io/files.hpp"
 #include "lab/control_plane.hpp"
-#include "lab/files.hpp"
 #include "lab/images.hpp"
 #include "lab/kernel_log.hpp"
 #include "lab/network.hpp"
@@ -19,14 +21,14 @@ std::string node_labels(const MachineOrder& order) {
   auto labels = order.labels;
   if (!order.pool.empty()) labels[std::string(names::pool_label)] = order.pool;
   std::string text;
-  for (const auto& [key, value] : labels) text += (text.empty() ? "" : ",") + key + "=" + value;
+  for (const auto& [key, value] : labels) text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
   return text;
 }
 
 Result<void> write_machine_files(const LabConfig& config, const Pki& pki, const Machine& machine) {
   auto folder = config.machine(machine.order.name);
   for (const char* name : {"/kubelet", "/cni/net.d", "/cni/networks/lab", "/pod-logs", "/pki", "/log"})
-    if (auto made = make_folders(folder + name); !made) return made;
+    if (auto made = io::make_folders(folder + name); !made) return made;
   auto node = "system:node:" + machine.order.name;
   io::CertificateSpec serving;
   serving.common_name = node;
@@ -48,9 +50,9 @@ Result<void> write_machine_files(const LabConfig& config, const Pki& pki, const 
       {"/resolv.conf", "nameserver " + config.plan.dns_service() + "\n"},
   };
   for (const auto& [name, text] : files)
-    if (auto written = write_file(folder + name, text); !written) return written;
-  if (!exists(folder + "/machine-id"))
-    if (auto written = write_file(folder + "/machine-id", random_hex(16) + "\n"); !written) return written;
+    if (auto written = io::write_file(folder + name, text); !written) return written;
+  if (!io::exists(folder + "/machine-id"))
+    if (auto written = io::write_file(folder + "/machine-id", random_hex(16) + "\n"); !written) return written;
   return {};
 }
 
@@ -160,7 +162,8 @@ ZoneSpec machine_spec(const LabConfig& config, const Machine& machine) {
                  {Kind::bind, folder + "/kubelet", "/var/lib/kubelet", false},
                  {Kind::bind, folder + "/cni", "/var/lib/cni", false},
                  {Kind::bind, folder + "/run/boot_id", "/proc/sys/kernel/random/boot_id", true}};
-  if (exists("/etc/machine-id")) spec.mounts.push_back({Kind::bind, folder + "/machine-id", "/etc/machine-id", true});
+  if (io::exists("/etc/machine-id"))
+    spec.mounts.push_back({Kind::bind, folder + "/machine-id", "/etc/machine-id", true});
   if (!config.nvml.empty())
     spec.mounts.push_back({Kind::bind, config.nvml.substr(0, config.nvml.rfind('/')), "/usr/lib/homeostat/nvml", true});
   // Device 1:3 is /dev/null: what a fake GPU has to do.
@@ -191,9 +194,9 @@ Result<void> make_machine(const LabConfig& config, const Pki& pki, const Machine
   auto folder = config.machine(name);
   if (auto killed = kill_zone(config.record(name)); !killed) return killed;
   if (auto written = write_machine_files(config, pki, machine); !written) return written;
-  if (!exists(folder + "/containerd")) {
+  if (!io::exists(folder + "/containerd")) {
     auto part = folder + "/containerd.part";  // renamed when whole: a half clone is never used
-    if (auto removed = remove_tree(part); !removed) return removed;
+    if (auto removed = io::remove_tree(part); !removed) return removed;
     if (auto cloned = clone_root(template_root, part); !cloned) return cloned;
     if (::rename(part.c_str(), (folder + "/containerd").c_str()) != 0)
       return fail(ErrorKind::internal, "cannot rename " + part);
@@ -210,7 +213,7 @@ Result<void> fence_machine(const LabConfig& config, std::string_view name) { ret
 Result<void> clean_up_machine(const LabConfig& config, const Machine& machine) {
   disconnect_zone(config, machine.order.name, machine.number);
   remove_cgroup(config.cgroup(machine.order.name));
-  return remove_tree(config.machine(machine.order.name));
+  return io::remove_tree(config.machine(machine.order.name));
 }
 
 }  // namespace homeostat::lab

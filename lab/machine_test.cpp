@@ -3,10 +3,10 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include "io/files.hpp"
 #include "io/jwt.hpp"
 #include "lab/config.hpp"
 #include "lab/control_plane.hpp"
-#include "lab/files.hpp"
 #include "lab/random.hpp"
 
 using namespace homeostat;
@@ -60,12 +60,12 @@ TEST_CASE("keys are for root alone, kubeconfigs name their user, what is there s
   auto config = lab_in(folder);
   auto pki = Pki::open(config);
   REQUIRE(pki);
-  REQUIRE(make_folders(config.path("control-plane")));
+  REQUIRE(io::make_folders(config.path("control-plane")));
   REQUIRE(prepare_control_plane(config, *pki));
-  auto before = read_file(config.path("kubeconfig"));
+  auto before = io::read_file(config.path("kubeconfig"));
   REQUIRE(before);
   CHECK(has(*before, "server: https://10.77.0.2:6443"));
-  CHECK(*read_file(config.path("control-plane/pki/ca.crt")) == pki->ca_pem());
+  CHECK(*io::read_file(config.path("control-plane/pki/ca.crt")) == pki->ca_pem());
   for (const char* secret : {"kubeconfig", "control-plane/pki/ca.key", "control-plane/pki/service-accounts.key",
                              "control-plane/kube-scheduler.kubeconfig"}) {
     struct stat info;
@@ -76,18 +76,18 @@ TEST_CASE("keys are for root alone, kubeconfigs name their user, what is there s
   REQUIRE(again);
   CHECK(again->ca_pem() == pki->ca_pem());
   REQUIRE(prepare_control_plane(config, *again));
-  CHECK(*read_file(config.path("kubeconfig")) == *before);
+  CHECK(*io::read_file(config.path("kubeconfig")) == *before);
 
   auto manifests = bootstrap_manifests(config, *pki, "the-token");
   REQUIRE(manifests);
   CHECK_FALSE(has(*manifests, "the-token"));  // a Secret's data is base64
   CHECK(has(*manifests, io::base64_encode("the-token")));
-  CHECK(remove_tree(folder));
+  CHECK(io::remove_tree(folder));
 }
 
 TEST_CASE("a lab's configuration is read as it was written; a folder without one says how to begin") {
   auto folder = "/tmp/config-test-" + random_hex(8);
-  REQUIRE(make_folders(folder));
+  REQUIRE(io::make_folders(folder));
   auto missing = load_config(folder);
   REQUIRE_FALSE(missing);
   CHECK(missing.error().kind == ErrorKind::not_found);
@@ -100,7 +100,7 @@ TEST_CASE("a lab's configuration is read as it was written; a folder without one
   CHECK(read->bridge() == "tt0");
   CHECK(read->plan.control_plane() == "10.70.0.2");
   CHECK(read->images == "/i");
-  REQUIRE(write_file(folder + "/lab.json", "{"));
+  REQUIRE(io::write_file(folder + "/lab.json", "{"));
   CHECK(load_config(folder).error().kind == ErrorKind::invalid);
-  CHECK(remove_tree(folder));
+  CHECK(io::remove_tree(folder));
 }

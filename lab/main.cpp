@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "io/files.hpp"
 #include "io/log.hpp"
 #include "io/signals.hpp"
-#include "lab/files.hpp"
 #include "lab/kernel_log.hpp"
 #include "lab/lifecycle.hpp"
 #include "lab/random.hpp"
@@ -107,7 +107,7 @@ int inject(const LabConfig& config, const std::string& machine, const std::vecto
                 {}});
     *into = std::stoi(number);
   }
-  if (machine.find('/') != std::string::npos || !exists(config.machine(machine) + "/run/kmsg"))
+  if (machine.find('/') != std::string::npos || !io::exists(config.machine(machine) + "/run/kmsg"))
     return complain(
         Error{ErrorKind::not_found, "there is no machine '" + machine + "'; see: homeostat-lab machine list", {}});
   auto done = inject_xid(config.machine(machine) + "/run", xid, device);
@@ -130,7 +130,7 @@ struct Arguments {
   MachineArguments machine;
 };
 
-void add_up(CLI::App& app, Arguments& a, std::function<void(std::function<int()>)> choose) {
+void add_up(CLI::App& app, Arguments& a, const std::function<void(std::function<int()>)>& choose) {
   auto* up_command = app.add_subcommand("up", "Bring the lab up and wait until it is ready; harmless when it is up");
   auto& c = a.up.config;
   up_command->add_flag("--detach", a.up.detach, "Do not wait until it is ready");
@@ -161,7 +161,7 @@ void add_up(CLI::App& app, Arguments& a, std::function<void(std::function<int()>
   });
 }
 
-void add_machine(CLI::App& app, Arguments& a, std::function<void(std::function<int()>)> choose) {
+void add_machine(CLI::App& app, Arguments& a, const std::function<void(std::function<int()>)>& choose) {
   auto* machine = app.add_subcommand("machine", "Machines: create, delete, list");
   machine->require_subcommand(1);
   auto* create = machine->add_subcommand("create", "Order a machine; it is Ready in Kubernetes seconds later");

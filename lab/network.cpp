@@ -1,7 +1,7 @@
 #include "lab/network.hpp"
 
+#include "io/files.hpp"
 #include "io/process.hpp"
-#include "lab/files.hpp"
 #include "lab/zones.hpp"
 
 namespace homeostat::lab {
@@ -37,12 +37,12 @@ Result<void> ip_batch(const std::string& lines, const std::string& netns = {}) {
 
 }  // namespace
 
-bool bridge_exists(const LabConfig& config) { return exists("/sys/class/net/" + config.bridge()); }
+bool bridge_exists(const LabConfig& config) { return io::exists("/sys/class/net/" + config.bridge()); }
 
 Result<std::vector<std::string>> network_obstacles(const LabConfig& config) {
   auto routes = io::run_ok({"ip", "-4", "route", "show", "table", "all"});
   if (!routes) return std::unexpected(routes.error());
-  auto alias = bridge_exists(config) ? read_file("/sys/class/net/" + config.bridge() + "/ifalias")
+  auto alias = bridge_exists(config) ? io::read_file("/sys/class/net/" + config.bridge() + "/ifalias")
                                      : Result<std::string>(mark(config));
   auto whose = alias ? *alias : std::string();
   while (!whose.empty() && whose.back() == '\n') whose.pop_back();
@@ -92,8 +92,8 @@ Result<void> connect_zone(const LabConfig& config, std::string_view zone, int nu
 }
 
 void disconnect_zone(const LabConfig& config, std::string_view zone, int number) {
-  if (exists("/sys/class/net/" + leg(config, number))) (void)ip_batch("link delete " + leg(config, number) + "\n");
-  if (exists(config.netns(zone))) remove_netns(config.netns(zone));
+  if (io::exists("/sys/class/net/" + leg(config, number))) (void)ip_batch("link delete " + leg(config, number) + "\n");
+  if (io::exists(config.netns(zone))) remove_netns(config.netns(zone));
 }
 
 }  // namespace homeostat::lab

@@ -1,7 +1,7 @@
 #include "lab/pki.hpp"
 
+#include "io/files.hpp"
 #include "io/jwt.hpp"
-#include "lab/files.hpp"
 
 namespace homeostat::lab {
 namespace {
@@ -12,30 +12,31 @@ constexpr auto validity = std::chrono::hours(24 * 365 * 5);
 
 Result<Pki> Pki::open(const LabConfig& config) {
   auto folder = config.path("control-plane/pki");
-  if (auto made = make_folders(folder, 0700); !made) return std::unexpected(made.error());
-  auto cert = read_file(folder + "/ca.crt"), key = read_file(folder + "/ca.key");
+  if (auto made = io::make_folders(folder, 0700); !made) return std::unexpected(made.error());
+  auto cert = io::read_file(folder + "/ca.crt"), key = io::read_file(folder + "/ca.key");
   if (cert && key) return Pki(folder, {*cert, *key});
   auto ca = io::make_ca("homeostat-lab-ca", validity);
   if (!ca) return std::unexpected(ca.error());
-  if (auto written = write_file(folder + "/ca.crt", ca->cert_pem); !written) return std::unexpected(written.error());
-  if (auto written = write_file(folder + "/ca.key", ca->key_pem, 0600); !written)
+  if (auto written = io::write_file(folder + "/ca.crt", ca->cert_pem); !written)
+    return std::unexpected(written.error());
+  if (auto written = io::write_file(folder + "/ca.key", ca->key_pem, 0600); !written)
     return std::unexpected(written.error());
   return Pki(folder, std::move(*ca));
 }
 
 Result<void> Pki::certificate(const std::string& path, const io::CertificateSpec& spec) const {
-  if (exists(path + ".crt") && exists(path + ".key")) return {};
+  if (io::exists(path + ".crt") && io::exists(path + ".key")) return {};
   auto wanted = spec;
   wanted.validity = validity;
   auto made = io::issue(ca_, wanted);
   if (!made) return std::unexpected(made.error());
-  if (auto written = write_file(path + ".key", made->key_pem, 0600); !written) return written;
-  return write_file(path + ".crt", made->cert_pem);
+  if (auto written = io::write_file(path + ".key", made->key_pem, 0600); !written) return written;
+  return io::write_file(path + ".crt", made->cert_pem);
 }
 
 Result<void> Pki::kubeconfig(const LabConfig& config, const std::string& path, std::string_view user,
                              std::string_view group) const {
-  if (exists(path)) return {};
+  if (io::exists(path)) return {};
   io::CertificateSpec spec;
   spec.common_name = user;
   if (!group.empty()) spec.organizations.emplace_back(group);
@@ -50,7 +51,7 @@ Result<void> Pki::kubeconfig(const LabConfig& config, const std::string& path, s
       "\nusers:\n- name: user\n  user:\n    client-certificate-data: " + io::base64_encode(made->cert_pem) +
       "\n    client-key-data: " + io::base64_encode(made->key_pem) +
       "\ncontexts:\n- name: lab\n  context:\n    cluster: lab\n    user: user\ncurrent-context: lab\n";
-  return write_file(path, text, 0600);
+  return io::write_file(path, text, 0600);
 }
 
 }  // namespace homeostat::lab

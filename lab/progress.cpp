@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 
 namespace homeostat::lab {
 namespace json = boost::json;
@@ -76,6 +76,6 @@ void Progress::fail(std::string error) {
   write();
 }
 
-void Progress::write() { (void)write_file(path_, to_json(report_)); }
+void Progress::write() { (void)io::write_file(path_, to_json(report_)); }
 
 }  // namespace homeostat::lab

@@ -32,7 +32,7 @@ struct World {
        [this](const Machine& m) { done.push_back("clean " + m.order.name); },
        [] { return *parse_rfc3339("2026-11-30T07:00:00Z"); }, [this] { return no_room; }, [this] { return stopping; }}};
 
-  io::ServerResponse call(std::string method, std::string path, std::string body = {},
+  io::ServerResponse call(std::string method, const std::string& path, std::string body = {},
                           std::string authorization = "Bearer secret") {
     io::ServerRequest request;
     request.method = std::move(method);
@@ -45,7 +45,7 @@ struct World {
   }
 };
 
-std::string order(std::string token, std::string name, int gpus = 8) {
+std::string order(const std::string& token, const std::string& name, int gpus = 8) {
   return R"({"token":")" + token + R"(","name":")" + name + R"(","pool":"gpu","gpus":)" + std::to_string(gpus) +
          R"(,"labels":{"a":"b"},"taints":["homeostat.dev/spare=true:NoSchedule"]})";
 }

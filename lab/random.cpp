@@ -1,16 +1,14 @@
 #include "lab/random.hpp"
 
-#include <sys/random.h>
-
-#include <cstdlib>
+#include "io/clock.hpp"
 
 namespace homeostat::lab {
 
 std::string random_hex(int bytes) {
+  io::SystemRandom random;
   std::string hex;
-  for (int i = 0; i < bytes; ++i) {
-    unsigned char byte = 0;
-    if (::getrandom(&byte, 1, 0) != 1) std::abort();  // a token that can be guessed would be worse
+  for (const char c : io::random_bytes(random, static_cast<size_t>(bytes))) {
+    const auto byte = static_cast<unsigned char>(c);
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }

@@ -3,9 +3,9 @@
 #include <boost/json.hpp>
 #include <cstdio>
 
+#include "io/files.hpp"
 #include "io/http.hpp"
 #include "io/process.hpp"
-#include "lab/files.hpp"
 #include "lab/images.hpp"
 #include "lab/lifecycle.hpp"
 #include "lab/machine.hpp"
@@ -16,7 +16,7 @@ namespace json = boost::json;
 namespace {
 
 json::value read_json(const std::string& path) {
-  auto text = read_file(path);
+  auto text = io::read_file(path);
   boost::system::error_code error;
   auto value = text ? json::parse(*text, error) : json::value(nullptr);
   return error ? json::value(nullptr) : value;
@@ -34,12 +34,12 @@ json::object zone_status(const LabConfig& config, const std::string& zone, const
 }
 
 json::object describe(const LabConfig& config) {
-  auto progress_text = read_file(config.path("progress.json"));
+  auto progress_text = io::read_file(config.path("progress.json"));
   auto progress =
       progress_text ? parse_progress(*progress_text) : Result<ProgressReport>(std::unexpected(progress_text.error()));
   json::array machines;
-  for (const auto& name : list_folder(config.path("machines"))) {
-    auto text = read_file(config.machine(name) + "/machine.json");
+  for (const auto& name : io::list_folder(config.path("machines"))) {
+    auto text = io::read_file(config.machine(name) + "/machine.json");
     auto machine = text ? parse_machine_record(*text) : Result<Machine>(std::unexpected(text.error()));
     if (!machine) continue;
     auto object = zone_status(config, name, config.machine(name));
@@ -116,7 +116,8 @@ int status(const std::string& state, bool as_json) {
 
 Result<std::string> call_provider(const LabConfig& config, const std::string& method, const std::string& path,
                                   const std::string& body) {
-  auto token = read_file(config.path("provider-token")), ca = read_file(config.path("control-plane/pki/ca.crt"));
+  auto token = io::read_file(config.path("provider-token")),
+       ca = io::read_file(config.path("control-plane/pki/ca.crt"));
   if (!token || !ca)
     return fail(ErrorKind::not_found, "the lab's credentials cannot be read; is it up? See: homeostat-lab status");
   io::TlsOptions tls;
@@ -154,7 +155,7 @@ Result<void> load_images(LabConfig config, const std::string& folder) {
     bool same = false;
     for (const auto& old : known) same = same || (old.name == image.name && old.id == image.id);
     if (same) continue;
-    for (const auto& name : list_folder(config.path("machines"))) {
+    for (const auto& name : io::list_folder(config.path("machines"))) {
       auto record = read_record(config.record(name));
       if (!record || !alive(*record)) continue;
       auto socket = "/proc/" + std::to_string(record->pid) + "/root/run/containerd/containerd.sock";

@@ -7,12 +7,12 @@
 #include <future>
 
 #include "io/clock.hpp"
+#include "io/files.hpp"
 #include "io/http.hpp"
 #include "io/log.hpp"
 #include "io/process.hpp"
 #include "lab/cluster_loops.hpp"
 #include "lab/control_plane.hpp"
-#include "lab/files.hpp"
 #include "lab/images.hpp"
 #include "lab/machine.hpp"
 #include "lab/network.hpp"
@@ -41,16 +41,16 @@ void pause(milliseconds time, std::stop_token stop) {
 
 Result<std::string> provider_token(const LabConfig& config) {
   auto path = config.path("provider-token");
-  if (auto known = read_file(path)) return known;
+  if (auto known = io::read_file(path)) return known;
   auto token = random_hex(32);
-  if (auto written = write_file(path, token, 0600); !written) return std::unexpected(written.error());
+  if (auto written = io::write_file(path, token, 0600); !written) return std::unexpected(written.error());
   return token;
 }
 
 Result<void> save_machine(const LabConfig& config, const Machine& machine) {
   auto folder = config.machine(machine.order.name);
-  if (auto made = make_folders(folder); !made) return made;
-  return write_file(folder + "/machine.json", machine_record(machine));
+  if (auto made = io::make_folders(folder); !made) return made;
+  return io::write_file(folder + "/machine.json", machine_record(machine));
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ Supervisor::Supervisor(LabConfig config)
       progress_(config_.path("progress.json"),
                 {network_step, images_step, control_plane_step, objects_step, provider_step, machine_step}),
       book_([this](const Machine& machine) { return save_machine(config_, machine); },
-            [this](const std::string& name) { (void)remove_tree(config_.machine(name)); }) {}
+            [this](const std::string& name) { (void)io::remove_tree(config_.machine(name)); }) {}
 
 Supervisor::~Supervisor() {
   for (auto& thread : threads_) thread.request_stop();
@@ -147,7 +147,7 @@ Result<void> Supervisor::bring_up(std::stop_token stop) {
 
 Result<void> Supervisor::start_control_plane() {
   if (auto linked = link_tools(config_); !linked) return linked;
-  if (auto made = make_folders(config_.path("shared")); !made) return made;
+  if (auto made = io::make_folders(config_.path("shared")); !made) return made;
   auto pki = Pki::open(config_);
   if (!pki) return std::unexpected(pki.error());
   pki_ = std::make_unique<Pki>(std::move(*pki));
@@ -203,8 +203,8 @@ Result<void> Supervisor::apply_bootstrap() {
 
 void Supervisor::restore_machines() {
   std::vector<Machine> machines;
-  for (const auto& name : list_folder(config_.path("machines"))) {
-    auto text = read_file(config_.machine(name) + "/machine.json");
+  for (const auto& name : io::list_folder(config_.path("machines"))) {
+    auto text = io::read_file(config_.machine(name) + "/machine.json");
     auto machine = text ? parse_machine_record(*text) : Result<Machine>(std::unexpected(text.error()));
     if (machine)
       machines.push_back(std::move(*machine));
@@ -236,7 +236,7 @@ Result<void> Supervisor::open_provider_api() {
   work.stopping = [this] { return stopping_.load(); };
   api_ = std::make_unique<ProviderApi>(book_, token_, std::move(work));
   auto folder = config_.path("control-plane/pki/provider");
-  auto cert = read_file(folder + ".crt"), key = read_file(folder + ".key");
+  auto cert = io::read_file(folder + ".crt"), key = io::read_file(folder + ".key");
   if (!cert || !key) return fail(ErrorKind::internal, "the provider API's certificate cannot be read");
   io::HttpServerOptions options;
   options.address = config_.plan.host();
@@ -292,20 +292,20 @@ Result<std::string> Supervisor::current_template() {
   auto remembered = config_.path("template");
   if (!images) {
     // A later build may have cleared the archives away; the template made of them serves as well.
-    auto last = read_file(remembered);
-    if (last && exists(*last + "/root")) return last;
+    auto last = io::read_file(remembered);
+    if (last && io::exists(*last + "/root")) return last;
     return std::unexpected(images.error());
   }
   auto made = ensure_template(config_, *images, [this](const std::string& line) {
     progress_.set(images_step, "running", line);
     io::log_info(line);
   });
-  if (made) (void)write_file(remembered, *made);
+  if (made) (void)io::write_file(remembered, *made);
   return made;
 }
 
 std::string Supervisor::no_room() const {
-  auto free = free_bytes(config_.state);
+  auto free = io::free_bytes(config_.state);
   if (free < 0 || free >= machine_disk_bytes) return {};
   return "the disk under " + config_.state + " is nearly full (" + std::to_string(free >> 20) +
          " MiB free); free some space there";

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "io/clock.hpp"
+#include "io/files.hpp"
 #include "io/process.hpp"
-#include "lab/files.hpp"
 #include "lab/images.hpp"
 #include "lab/lifecycle.hpp"
 #include "lab/network.hpp"
@@ -47,13 +47,13 @@ class Teller {
 // The scripts stand beside build/ when this program runs from a work tree.
 std::string script(const LabConfig& config, const std::string& name) {
   auto beside = config.program.substr(0, config.program.rfind('/')) + "/../../scripts/" + name;
-  return exists(beside) ? beside : std::string(HOMEOSTAT_SOURCE_DIR) + "/scripts/" + name;
+  return io::exists(beside) ? beside : std::string(HOMEOSTAT_SOURCE_DIR) + "/scripts/" + name;
 }
 
 // The folder that a build script made, or the sentence about how to make it.
 Result<std::string> built_folder(const LabConfig& config, const std::string& name, const std::string& proof) {
   auto path = script(config, name);
-  if (!exists(path))
+  if (!io::exists(path))
     return fail(ErrorKind::not_found,
                 "scripts/" + name + " is not beside this program; say where its result is with a flag (see --help)");
   auto result = io::run({path, "--print-path"}, {.timeout = Duration(120'000)});
@@ -65,7 +65,7 @@ Result<std::string> built_folder(const LabConfig& config, const std::string& nam
     while (!why.empty() && why.back() == '\n') why.pop_back();
     return fail(ErrorKind::not_found, why.empty() ? "scripts/" + name + " --print-path failed" : why);
   }
-  if (!exists(folder + "/" + proof))
+  if (!io::exists(folder + "/" + proof))
     return fail(ErrorKind::not_found, folder + " is not built yet; build it with: scripts/" + name);
   return folder;
 }
@@ -74,7 +74,7 @@ Result<std::string> built_folder(const LabConfig& config, const std::string& nam
 Result<void> choose_folder(std::string& folder, const LabConfig& config, const std::string& before,
                            const char* script_name, const char* proof) {
   if (!folder.empty()) {
-    if (!exists(folder + "/" + proof))
+    if (!io::exists(folder + "/" + proof))
       return fail(ErrorKind::not_found, folder + " holds no " + proof + "; build it with: scripts/" + script_name);
     char* real = ::realpath(folder.c_str(), nullptr);  // the supervisor works in another folder
     if (real != nullptr) folder = real;
@@ -124,7 +124,7 @@ int preflight(const LabConfig& config) {
   if (config.state.size() > 100)
     return complain(exit_usage, "the path of the state folder is longer than 100 characters");
   for (const auto& folder : {config.state, config.cache}) {
-    auto free = free_bytes(folder);
+    auto free = io::free_bytes(folder);
     if (free >= 0 && free < first_start_bytes)
       return complain(exit_missing,
                       "only " + std::to_string(free >> 20) + " MiB are free under " + folder + "; the lab needs " +
@@ -138,7 +138,7 @@ int preflight(const LabConfig& config) {
 }
 
 Result<ProgressReport> read_progress(const LabConfig& config) {
-  auto text = read_file(config.path("progress.json"));
+  auto text = io::read_file(config.path("progress.json"));
   if (!text) return std::unexpected(text.error());
   return parse_progress(*text);
 }
@@ -211,7 +211,7 @@ int up_already(const LabConfig& known, LabConfig wanted) {
 
 // The first lab after a while is the moment to let go of templates that nobody uses any more.
 void prune_when_alone(const LabConfig& config) {
-  for (const auto& name : list_folder("/run/netns"))
+  for (const auto& name : io::list_folder("/run/netns"))
     if (name.ends_with("-" + std::string(control_plane_zone))) return;
   if (auto images = read_images(config.images)) prune_templates(config, *images);
 }
@@ -235,7 +235,7 @@ std::vector<std::string> missing_programs() {
   std::vector<std::string> sentences;
   for (const auto& need : needs) {
     bool absolute = need.program[0] == '/';
-    if (absolute ? exists(need.program) : !io::find_program(need.program).empty()) continue;
+    if (absolute ? io::exists(need.program) : !io::find_program(need.program).empty()) continue;
     sentences.push_back(std::string("the program ") + need.program + " is missing");
     packages += std::string(" ") + need.package;
   }
@@ -265,7 +265,7 @@ int up(UpOptions options, std::stop_token stop) {
   if (auto filled = fill_in(config, known ? *known : LabConfig{}); !filled)
     return complain(filled.error().kind == ErrorKind::invalid ? exit_usage : exit_missing, filled.error().message);
   if (int code = preflight(config); code != 0) return code;
-  if (auto made = make_folders(config.state, 0755); !made) return complain(exit_failed, made.error().message);
+  if (auto made = io::make_folders(config.state, 0755); !made) return complain(exit_failed, made.error().message);
   if (auto saved = save_config(config); !saved) return complain(exit_failed, saved.error().message);
   if (first_start) prune_when_alone(config);
   teller.say(first_start ? "starting the lab in " + config.state

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <map>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 #include "lab/zone_spec.hpp"
 #include "lab/zones.hpp"
 
@@ -40,7 +40,7 @@ std::unexpected<Error> system_error(const std::string& what) {
 
 // A private copy of the host's mounts still pins the other zones' network namespaces: let go of them.
 void drop_foreign_namespaces() {
-  auto table = read_file("/proc/self/mounts");
+  auto table = io::read_file("/proc/self/mounts");
   if (!table) return;
   std::vector<std::string> targets;
   for (size_t at = 0; at < table->size();) {
@@ -90,9 +90,9 @@ Result<void> make_target(const ZoneMount& mount) {
   struct stat info;
   if (::stat(mount.target.c_str(), &info) == 0) return {};
   bool file = mount.kind == ZoneMount::Kind::bind && ::stat(mount.source.c_str(), &info) == 0 && !S_ISDIR(info.st_mode);
-  if (!file) return make_folders(mount.target);
-  if (auto made = make_folders(mount.target.substr(0, mount.target.rfind('/'))); !made) return made;
-  return write_file(mount.target, "");
+  if (!file) return io::make_folders(mount.target);
+  if (auto made = io::make_folders(mount.target.substr(0, mount.target.rfind('/'))); !made) return made;
+  return io::write_file(mount.target, "");
 }
 
 Result<void> do_mount(const ZoneMount& m) {
@@ -160,7 +160,7 @@ class Program {
 
   void start_if_due(Clock::time_point now) {
     if (pid_ > 0 || now < next_start_) return;
-    if (!spec_.wait_for.empty() && !exists(spec_.wait_for) && now < waiting_since_ + wait_for_limit) {
+    if (!spec_.wait_for.empty() && !io::exists(spec_.wait_for) && now < waiting_since_ + wait_for_limit) {
       next_start_ = now + std::chrono::milliseconds(20);
       return;
     }
@@ -213,7 +213,8 @@ class Program {
       ::sigprocmask(SIG_SETMASK, &none, nullptr);
       ::setsid();
       int null = ::open("/dev/null", O_RDONLY);
-      ::dup2(null, 0), ::dup2(fds[1], 1), ::dup2(fds[1], 2);
+      if (null >= 0) ::dup2(null, 0);
+      ::dup2(fds[1], 1), ::dup2(fds[1], 2);
       if (null > 2) ::close(null);
       ::execve(argv[0], argv.data(), envp.data());
       ::dprintf(2, "cannot execute %s: %s\n", argv[0], std::strerror(errno));
@@ -309,7 +310,7 @@ class Init {
           {"name", p.spec().name}, {"running", p.pid() > 0}, {"pid", p.pid()}, {"restarts", p.restarts()}});
     auto text = boost::json::serialize(boost::json::object{{"programs", list}});
     if (text == last_status_) return;
-    if (write_file(status_path_, text + "\n")) last_status_ = text;
+    if (io::write_file(status_path_, text + "\n")) last_status_ = text;
   }
 
   std::vector<Program> programs_;
@@ -358,7 +359,7 @@ Result<void> enter(const ZoneSpec& spec) {
 }
 
 Result<void> start(const ZoneSpec& spec) {
-  if (auto made = make_folders(spec.folder + "/log"); !made) return made;
+  if (auto made = io::make_folders(spec.folder + "/log"); !made) return made;
   if (auto entered = enter(spec); !entered) return entered;
   int go[2], report[2];
   if (::pipe2(go, O_CLOEXEC) != 0 || ::pipe2(report, O_CLOEXEC) != 0) return system_error("cannot make a pipe");
@@ -385,7 +386,7 @@ Result<void> start(const ZoneSpec& spec) {
 }  // namespace
 
 int zone_init_main(const std::string& spec_path) {
-  auto text = read_file(spec_path);
+  auto text = io::read_file(spec_path);
   auto spec = text ? parse_zone_spec(*text) : Result<ZoneSpec>(std::unexpected(text.error()));
   auto started = spec ? start(*spec) : Result<void>(std::unexpected(spec.error()));
   if (started) return 0;

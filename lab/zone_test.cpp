@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lab/files.hpp"
+#include "io/files.hpp"
 #include "lab/random.hpp"
 #include "lab/zone_spec.hpp"
 #include "lab/zones.hpp"
@@ -58,7 +58,7 @@ TEST_CASE("a record is of one process, not of its number") {
   ::waitpid(child, nullptr, 0);
   CHECK_FALSE(read_record(path));
   CHECK(kill_zone(path));  // again: nothing to do
-  REQUIRE(write_file(path, "garbage"));
+  REQUIRE(io::write_file(path, "garbage"));
   CHECK_FALSE(read_record(path));
   ::unlink(path.c_str());
 }

@@ -15,8 +15,8 @@
 #include <cstring>
 #include <thread>
 
+#include "io/files.hpp"
 #include "io/process.hpp"
-#include "lab/files.hpp"
 
 namespace homeostat::lab {
 namespace json = boost::json;
@@ -28,17 +28,18 @@ constexpr const char* inotify_setting = "/proc/sys/fs/inotify/max_user_instances
 constexpr const char* inotify_before = "/run/homeostat-lab/max_user_instances";
 constexpr int inotify_instances = 8192;
 
-bool unified() { return exists(std::string(cgroup_root) + "/cgroup.controllers"); }
+bool unified() { return io::exists(std::string(cgroup_root) + "/cgroup.controllers"); }
 
 // The mounted v1 hierarchies, or the one of v2.
 std::vector<std::string> hierarchies() {
   if (unified()) return {cgroup_root};
   std::vector<std::string> found;
-  for (const auto& name : list_folder(cgroup_root)) {
+  for (const auto& name : io::list_folder(cgroup_root)) {
     auto place = std::string(cgroup_root) + "/" + name;
     struct stat info;
     bool link = ::lstat(place.c_str(), &info) == 0 && S_ISLNK(info.st_mode);  // cpu -> cpu,cpuacct
-    if (!link && exists(place + "/cgroup.procs") && !exists(place + "/cgroup.controllers")) found.push_back(place);
+    if (!link && io::exists(place + "/cgroup.procs") && !io::exists(place + "/cgroup.controllers"))
+      found.push_back(place);
   }
   return found;
 }
@@ -55,10 +56,10 @@ Result<void> write_existing(const std::string& path, std::string_view text) {
 // A new v1 cpuset is empty and takes no process until it has what its parent has.
 Result<void> inherit_cpuset(const std::string& parent, const std::string& folder) {
   for (const char* key : {"/cpuset.cpus", "/cpuset.mems"}) {
-    if (!exists(folder + key)) continue;
-    auto value = read_file(parent + key);
+    if (!io::exists(folder + key)) continue;
+    auto value = io::read_file(parent + key);
     if (!value) return std::unexpected(value.error());
-    if (auto own = read_file(folder + key); own && own->size() > 1) continue;
+    if (auto own = io::read_file(folder + key); own && own->size() > 1) continue;
     if (auto written = write_existing(folder + key, *value); !written) return written;
   }
   return {};
@@ -73,16 +74,17 @@ void hand_down_controllers(const std::string& folder) {
 // Deepest first, as cgroups must go. Those that are still busy stay.
 bool remove_folders(const std::string& folder) {
   bool all = true;
-  for (const auto& name : list_folder(folder)) {
+  for (const auto& name : io::list_folder(folder)) {
     struct stat info;
-    auto below = folder + "/" + name;
+    auto below = folder;
+    below.append("/").append(name);
     if (::lstat(below.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) all = remove_folders(below) && all;
   }
   return (::rmdir(folder.c_str()) == 0 || errno == ENOENT) && all;
 }
 
 std::optional<std::string> stat_line(pid_t pid) {
-  auto text = read_file("/proc/" + std::to_string(pid) + "/stat");
+  auto text = io::read_file("/proc/" + std::to_string(pid) + "/stat");
   return text ? std::optional(*text) : std::nullopt;
 }
 
@@ -113,11 +115,11 @@ Result<void> write_record(const std::string& path, pid_t pid) {
   auto stat = stat_line(pid);
   auto start = stat ? parse_start_time(*stat) : std::nullopt;
   if (!start) return fail(ErrorKind::internal, "cannot read when process " + std::to_string(pid) + " started");
-  return write_file(path, json::serialize(json::object{{"pid", pid}, {"startTime", *start}}) + "\n");
+  return io::write_file(path, json::serialize(json::object{{"pid", pid}, {"startTime", *start}}) + "\n");
 }
 
 std::optional<ZoneRecord> read_record(const std::string& path) {
-  auto text = read_file(path);
+  auto text = io::read_file(path);
   if (!text) return std::nullopt;
   boost::system::error_code error;
   auto parsed = json::parse(*text, error);
@@ -135,9 +137,9 @@ bool alive(const ZoneRecord& record) {
 
 Result<void> start_zone(const std::string& program, const ZoneSpec& spec) {
   auto spec_path = spec.folder + "/zone.json";
-  if (auto made = make_folders(spec.folder); !made) return made;
-  if (auto made = make_folders(spec.record.substr(0, spec.record.rfind('/'))); !made) return made;
-  if (auto written = write_file(spec_path, to_json(spec)); !written) return written;
+  if (auto made = io::make_folders(spec.folder); !made) return made;
+  if (auto made = io::make_folders(spec.record.substr(0, spec.record.rfind('/'))); !made) return made;
+  if (auto written = io::write_file(spec_path, to_json(spec)); !written) return written;
   auto result = io::run({program, "zone-init", spec_path}, {.timeout = Duration(20'000)});
   if (!result) return std::unexpected(result.error());
   if (result->status.ok()) return {};
@@ -168,9 +170,9 @@ Result<void> kill_zone(const std::string& record_path, Duration timeout) {
 }
 
 Result<void> make_netns(const std::string& path) {
-  if (auto made = make_folders("/run/netns"); !made) return made;
+  if (auto made = io::make_folders("/run/netns"); !made) return made;
   remove_netns(path);
-  if (auto made = write_file(path, "", 0444); !made) return made;
+  if (auto made = io::write_file(path, "", 0444); !made) return made;
   std::string error;
   // unshare changes the calling thread only; the file keeps the namespace once the thread has gone.
   std::thread maker([&] {
@@ -220,7 +222,7 @@ std::vector<std::string> cgroup_places(const std::string& path) {
   auto all = hierarchies();
   if (!unified()) all.push_back(std::string(cgroup_root) + "/unified");  // hybrid: runc may have made one there too
   for (const auto& hierarchy : all)
-    if (exists(hierarchy + path)) found.push_back(hierarchy + path);
+    if (io::exists(hierarchy + path)) found.push_back(hierarchy + path);
   return found;
 }
 
@@ -234,20 +236,20 @@ void remove_cgroup(const std::string& path) {
 }
 
 Result<void> allow_inotify() {
-  auto now = read_file(inotify_setting);
+  auto now = io::read_file(inotify_setting);
   if (!now) return {};  // a kernel without the setting has no limit to raise
   int value = 0;
   std::from_chars(now->data(), now->data() + now->size(), value);
   if (value >= inotify_instances) return {};
-  if (!exists(inotify_before)) {
-    if (auto made = make_folders("/run/homeostat-lab"); !made) return made;
-    if (auto kept = write_file(inotify_before, *now); !kept) return kept;
+  if (!io::exists(inotify_before)) {
+    if (auto made = io::make_folders("/run/homeostat-lab"); !made) return made;
+    if (auto kept = io::write_file(inotify_before, *now); !kept) return kept;
   }
   return write_existing(inotify_setting, std::to_string(inotify_instances));
 }
 
 void restore_inotify() {
-  if (auto before = read_file(inotify_before)) (void)write_existing(inotify_setting, *before);
+  if (auto before = io::read_file(inotify_before)) (void)write_existing(inotify_setting, *before);
   ::unlink(inotify_before);
   ::rmdir("/run/homeostat-lab");
 }
@@ -256,7 +258,7 @@ std::vector<pid_t> processes_in_netns(const std::string& path) {
   std::vector<pid_t> found;
   struct stat wanted, own;
   if (::stat(path.c_str(), &wanted) != 0) return found;
-  for (const auto& name : list_folder("/proc")) {
+  for (const auto& name : io::list_folder("/proc")) {
     pid_t pid = 0;
     auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (error != std::errc{} || end != name.data() + name.size()) continue;

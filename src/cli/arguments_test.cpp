@@ -10,6 +10,7 @@ namespace {
 int run(std::vector<std::string> words) {
   words.insert(words.begin(), "homeostat");
   std::vector<char*> pointers;
+  pointers.reserve(words.size());
   for (auto& word : words) pointers.push_back(word.data());
   return homeostat::cli::run_command_line(static_cast<int>(pointers.size()), pointers.data());
 }

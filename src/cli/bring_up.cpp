@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
-#include <fstream>
 #include <sstream>
 
 #include "cli/manifests.hpp"
 #include "cli/remote_shell.hpp"
 #include "core/names.hpp"
+#include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/process.hpp"
 #include "kube/meta.hpp"
@@ -46,10 +46,9 @@ Result<std::string> image_folder(const Places& places) {
 }
 
 Result<std::string> image_id(const std::string& folder) {
-  std::ifstream in(folder + "/images.json");
-  std::ostringstream text;
-  text << in.rdbuf();
-  const auto images = io::parse_json(text.str(), folder + "/images.json");
+  const auto text = io::read_file(folder + "/images.json");
+  if (!text) return std::unexpected(text.error());
+  const auto images = io::parse_json(*text, folder + "/images.json");
   if (!images) return std::unexpected(images.error());
   if (images->is_array())
     for (const auto& image : images->get_array())

@@ -23,6 +23,7 @@ namespace json = boost::json;
 
 int become(const std::vector<std::string>& argv) {
   std::vector<char*> pointers;
+  pointers.reserve(argv.size() + 1);
   for (const auto& word : argv) pointers.push_back(const_cast<char*>(word.c_str()));
   pointers.push_back(nullptr);
   ::execvp(pointers[0], pointers.data());

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
-#include <fstream>
 #include <sstream>
 
 #include "api/repair.hpp"
 #include "cli/bring_up.hpp"
+#include "io/files.hpp"
 #include "io/http_server.hpp"
 #include "io/json.hpp"
 #include "io/process.hpp"
@@ -25,14 +25,11 @@ constexpr std::string_view policy_name = "default", webhook_path = "/homeostat-c
 constexpr std::size_t max_notices = 1000;
 
 Result<void> copy_example(Context& context, const Login& login, const std::string& name) {
-  std::ifstream in(context.places().sources + "/examples/" + name, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.str().empty())
-    return fail(ErrorKind::not_found, "cannot read " + context.places().sources + "/examples/" + name);
+  const auto text = io::read_file(context.places().sources + "/examples/" + name);
+  if (!text) return std::unexpected(text.error());
   const auto target = "examples/" + name;
   auto done = remote(login, fmt::format("mkdir -p examples && cat >{0}.part && mv {0}.part {0}", target), call_limit,
-                     context.stop(), text.str());
+                     context.stop(), *text);
   if (!done) return std::unexpected(done.error());
   return {};
 }

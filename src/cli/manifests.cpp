@@ -9,9 +9,8 @@
 #include <boost/json/value.hpp>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "io/files.hpp"
 #include "io/json.hpp"
 #include "kube/meta.hpp"
 
@@ -78,19 +77,11 @@ std::string plural_of(const std::string& kind) {
   return name + "s";
 }
 
+// Of the kinds that the runtime does not know itself.
 bool is_cluster_scoped(std::string_view kind) {
-  static constexpr std::array kinds = {
-      "Namespace",          "Node",         "PersistentVolume", "ClusterRole",
-      "ClusterRoleBinding", "StorageClass", "PriorityClass",    "CustomResourceDefinition",
-      "NodePool",           "NodeHealth",   "HealthPolicy",     "Repair"};
+  static constexpr std::array kinds = {"PersistentVolume", "ValidatingAdmissionPolicy",
+                                       "ValidatingAdmissionPolicyBinding", "IngressClass", "RuntimeClass"};
   return std::any_of(kinds.begin(), kinds.end(), [&](std::string_view known) { return kind == known; });
-}
-
-Result<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) return fail(ErrorKind::not_found, fmt::format("cannot read {}", path.string()));
-  return text.str();
 }
 
 }  // namespace
@@ -125,7 +116,7 @@ Result<std::vector<kube::Object>> read_manifests(const std::string& path) {
   }
   std::vector<kube::Object> objects;
   for (const auto& file : files) {
-    const auto text = read_file(file);
+    const auto text = io::read_file(file);
     if (!text) return std::unexpected(text.error());
     auto some = parse_manifests(*text, file.string());
     if (!some) return std::unexpected(some.error());
@@ -139,6 +130,7 @@ Result<kube::Resource> resource_of(const kube::Object& object) {
   if (kind.empty() || api_version.empty())
     return fail(ErrorKind::invalid,
                 fmt::format("the manifest of \"{}\" lacks apiVersion or kind", kube::name_of(object)));
+  if (const auto* known = kube::resources::find_kind(api_version, kind)) return *known;
   const auto slash = api_version.find('/');
   kube::Resource resource;
   resource.group = slash == std::string::npos ? "" : api_version.substr(0, slash);

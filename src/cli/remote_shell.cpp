@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/jwt.hpp"
 #include "kube/meta.hpp"
@@ -20,14 +21,6 @@ namespace homeostat::cli {
 namespace {
 
 constexpr std::size_t max_stream_bytes = 16u << 20;
-
-std::string read_text(const std::string& path, std::size_t limit = 1u << 20) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text(limit, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(limit));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return text;
-}
 
 std::string first_two_words(const std::string& line) {
   std::istringstream words(line);
@@ -92,7 +85,7 @@ Result<std::string> ensure_ssh_key(const Places& places) {
     auto made = io::run_ok({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "homeostat", "-f", places.ssh_key()});
     if (!made) return std::unexpected(made.error());
   }
-  auto line = read_text(places.ssh_key() + ".pub");
+  auto line = io::read_file(places.ssh_key() + ".pub").value_or("");
   while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
   if (line.empty())
     return fail(ErrorKind::internal,
@@ -192,7 +185,7 @@ std::string RemoteStream::text() {
     process_.reset();
     if (auto again = spawn(); !again) return {};
   }
-  return read_text(path_, max_stream_bytes);
+  return io::read_head(path_, max_stream_bytes).value_or("");
 }
 
 }  // namespace homeostat::cli

@@ -29,4 +29,13 @@ std::uint64_t SystemRandom::next() {
   return value;
 }
 
+std::string random_bytes(Random& random, std::size_t count) {
+  std::string out;
+  while (out.size() < count) {
+    const std::uint64_t value = random.next();
+    for (int shift = 0; shift < 64 && out.size() < count; shift += 8) out += static_cast<char>(value >> shift & 0xff);
+  }
+  return out;
+}
+
 }  // namespace homeostat::io

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <stop_token>
+#include <string>
 
 #include "core/time.hpp"
 
@@ -33,5 +34,7 @@ class SystemRandom final : public Random {
  public:
   std::uint64_t next() override;  // from the kernel: fit for keys and tokens
 };
+
+std::string random_bytes(Random& random, std::size_t count);
 
 }  // namespace homeostat::io

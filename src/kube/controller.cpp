@@ -42,7 +42,8 @@ void Controller::process(const ObjectKey& key, std::stop_token stop) {
     if (result->requeue_after) queue_.add_after(key, *result->requeue_after);
   } else if (result.error().kind == ErrorKind::invalid) {
     queue_.forget(key);
-    io::log_error("gave up until the object changes",
+    queue_.add_after(key, options_.refused_retry);
+    io::log_error("refused; will try again slowly",
                   {{"controller", name_}, {"object", to_string(key)}, {"error", result.error().message}});
   } else if (!stop.stop_requested()) {
     // A conflict is the normal end of a race: no noise about it.
@@ -71,6 +72,7 @@ bool Controller::wait_informers(std::stop_token stop) {
 void Controller::run(std::stop_token stop) {
   if (!wait_informers(stop)) return;
   std::vector<std::jthread> workers;
+  workers.reserve(static_cast<size_t>(options_.workers));
   for (int i = 0; i < options_.workers; ++i)
     workers.emplace_back([this, stop] {
       while (auto key = queue_.take(stop)) process(*key, stop);

@@ -1,6 +1,7 @@
 // Runs a Reconciler for the keys that informers bring up: one key is never reconciled by two workers at once. Failures
-// come back with backoff; kind `invalid` is terminal: logged, and left until the object changes. A requeue_after
-// replaces the backoff.
+// come back with backoff. Kind `invalid` is what only a person can change: said once as an error, then tried again
+// slowly, because what refuses may lie outside the object (an admission policy, a schema). A requeue_after replaces
+// the backoff.
 #pragma once
 
 #include <functional>
@@ -31,6 +32,7 @@ class Reconciler {
 
 struct ControllerOptions {
   int workers = 1;
+  Duration refused_retry{10'000};
   Duration sync_log_every{30'000};  // how often run() says that it still waits for its informers
 };
 

@@ -244,7 +244,7 @@ std::string path_text(const FieldPath& path) {
 std::vector<Conflict> apply(json::object& live, Owners& owners, const json::object& applied, const Owner& owner,
                             bool force) {
   const auto have = leaves(live), wanted = leaves(applied);
-  const auto conflicts = find_conflicts(have, owners, wanted, owner);
+  auto conflicts = find_conflicts(have, owners, wanted, owner);
   if (!conflicts.empty() && !force) return conflicts;
   for (const auto& conflict : conflicts)
     for (auto& [other, fields] : owners)

@@ -131,7 +131,7 @@ Result<Credential> ExecCredential::run() {
     const std::string_view text = *entry;
     if (!plugin_.env.contains(std::string(text.substr(0, text.find('='))))) options.env->emplace_back(text);
   }
-  for (const auto& [name, value] : plugin_.env) options.env->push_back(name + "=" + value);
+  for (const auto& [name, value] : plugin_.env) options.env->push_back(fmt::format("{}={}", name, value));
   boost::json::object spec{{"interactive", false}};
   if (!plugin_.cluster_info.empty())
     if (auto cluster = io::parse_json(plugin_.cluster_info)) spec["cluster"] = *cluster;
@@ -334,7 +334,7 @@ Result<void> read_user(const Entry& entry, const std::string& name, ClusterConfi
   config.impersonate_user = text_at(entry.body, "as");
   if (entry.body.IsMap() && entry.body["as-groups"] && entry.body["as-groups"].IsSequence())
     for (const auto& group : entry.body["as-groups"]) config.impersonate_groups.push_back(text_of(group));
-  if (text_at(entry.body, "username") != "" || (entry.body.IsMap() && entry.body["auth-provider"]))
+  if (!text_at(entry.body, "username").empty() || (entry.body.IsMap() && entry.body["auth-provider"]))
     return fail(ErrorKind::invalid, what +
                                         " uses a password or auth-provider, which Kubernetes no longer serves; use a "
                                         "token, certificate or exec plugin");

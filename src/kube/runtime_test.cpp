@@ -6,6 +6,7 @@
 #include "io/json.hpp"
 #include "kube/conditions.hpp"
 #include "kube/connect.hpp"
+#include "kube/controller.hpp"
 #include "kube/lease_elector.hpp"
 #include "kube/meta.hpp"
 #include "kube/reflector.hpp"
@@ -229,4 +230,39 @@ TEST_CASE("election: decides by observed change and the local clock") {
   CHECK(robbed.decide(rival("9"), ms(1)) == Do::lost);
   ElectionCore next({"ns", "name", "me", ms(15'000), ms(10'000), ms(2'000)});
   CHECK(next.decide({true, "", "5", ms(1'000)}, ms(0)) == Do::update);  // released
+}
+
+namespace {
+
+struct StillClock final : io::Clock {
+  TimePoint now() const override { return {}; }
+  Duration monotonic() const override { return at; }
+  void sleep(Duration, std::stop_token) override {}
+  Duration at{1'000};
+};
+
+struct Refused final : Reconciler {
+  Result<ReconcileResult> reconcile(const ObjectKey&, std::stop_token) override {
+    ++calls;
+    return fail(ErrorKind::invalid, "an admission policy refuses the write");
+  }
+  int calls = 0;
+};
+
+}  // namespace
+
+//  refused | nothing for 10 s | refused once more ...: what refused may be gone, and no event would tell
+TEST_CASE("a controller comes back, slowly, to what was refused") {
+  StillClock clock;
+  Zero random;
+  Refused reconciler;
+  Controller controller("test", reconciler, clock, random);
+  controller.enqueue(a);
+  CHECK(controller.run_one({}));
+  CHECK_FALSE(controller.run_one({}));
+  REQUIRE(controller.next_due());
+  CHECK(*controller.next_due() == ms(11'000));
+  clock.at = ms(11'000);
+  CHECK(controller.run_one({}));
+  CHECK(reconciler.calls == 2);
 }

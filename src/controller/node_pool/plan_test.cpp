@@ -6,9 +6,9 @@ using namespace homeostat::controller;
 
 namespace {
 
-PoolNode works(std::string name) { return {name, "u-" + name, "ns.c.g", "t-" + name, false, true, true, false}; }
-PoolNode waits(std::string name) { return {name, "u-" + name, "", "t-" + name, true, true, true, false}; }
-PoolMachine machine(std::string name) { return {name, "t-" + name, false}; }
+PoolNode works(const std::string& name) { return {name, "u-" + name, "ns.c.g", "t-" + name, false, true, true, false}; }
+PoolNode waits(const std::string& name) { return {name, "u-" + name, "", "t-" + name, true, true, true, false}; }
+PoolMachine machine(const std::string& name) { return {name, "t-" + name, false}; }
 
 PoolWorld pool() {
   PoolWorld world;

@@ -21,15 +21,6 @@ constexpr std::chrono::hours certificate_validity{24 * 365};
 constexpr std::chrono::hours renew_before{24 * 30};
 constexpr std::string_view not_after_annotation = "homeostat.dev/not-after";
 
-std::string random_bytes(io::Random& random, size_t count) {
-  std::string out;
-  while (out.size() < count) {
-    const std::uint64_t value = random.next();
-    for (int shift = 0; shift < 64 && out.size() < count; shift += 8) out += static_cast<char>(value >> shift & 0xff);
-  }
-  return out;
-}
-
 using Data = std::vector<std::pair<std::string, std::string>>;
 
 class Keys {
@@ -45,8 +36,8 @@ class Keys {
   Result<void> slurm_keys() {
     return ensure("-keys", {"slurm.key", "jwt.key"}, [this]() -> Result<Data> {
       // auth/slurm wants 384 bits or more in base64; HS256 at least its hash's length.
-      return Data{{"slurm.key", io::base64_encode(random_bytes(random_, 48)) + "\n"},
-                  {"jwt.key", random_bytes(random_, 32)}};
+      return Data{{"slurm.key", io::base64_encode(io::random_bytes(random_, 48)) + "\n"},
+                  {"jwt.key", io::random_bytes(random_, 32)}};
     });
   }
 

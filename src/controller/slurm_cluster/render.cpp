@@ -128,7 +128,7 @@ void Renderer::add_config(const slurm::RenderedConf& conf) {
   std::string all;
   for (const auto& [file, text] : conf.files()) {
     data[file] = text;
-    all += file + "\n" + text;
+    all.append(file).append("\n").append(text);
   }
   conf_hash_ = kube::short_hash(all);
   data["stunnel.conf"] = stunnel_conf;

@@ -53,7 +53,9 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
     std::string value = equals == std::string::npos ? "" : args[i].substr(equals + 1);
     bool takes_value = name == "--kubeconfig" || name == "--identity" || name == "--metrics-addr";
     if (takes_value && equals == std::string::npos) {
-      if (++i == args.size()) return fail(ErrorKind::invalid, name + " needs a value: write " + name + "=VALUE");
+      if (++i == args.size())
+        return fail(ErrorKind::invalid,
+                    std::string(name).append(" needs a value: write ").append(name).append("=VALUE"));
       value = args[i];
     }
     if (auto good = parse_flag(name, value, options); !good) return std::unexpected(good.error());

@@ -1,4 +1,4 @@
-#include "lab/files.hpp"
+#include "io/files.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-namespace homeostat::lab {
+namespace homeostat::io {
 namespace fs = std::filesystem;
 namespace {
 
@@ -34,21 +34,28 @@ bool write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-Result<std::string> read_file(const std::string& path, size_t max_bytes) {
+Result<std::string> read_head(const std::string& path, size_t max_bytes) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return system_error("read", path);
   std::string text;
   char buffer[65536];
-  ssize_t n;
-  while ((n = ::read(fd, buffer, sizeof buffer)) != 0) {
+  ssize_t n = 1;
+  while (text.size() < max_bytes && n != 0) {
+    n = ::read(fd, buffer, std::min(sizeof buffer, max_bytes - text.size()));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 || text.size() + static_cast<size_t>(n) > max_bytes) break;
+    if (n < 0) break;
     text.append(buffer, static_cast<size_t>(n));
   }
   auto error = n < 0 ? std::optional(system_error("read", path)) : std::nullopt;
   ::close(fd);
   if (error) return *error;
-  if (n > 0) return fail(ErrorKind::invalid, path + " is larger than " + std::to_string(max_bytes) + " bytes");
+  return text;
+}
+
+Result<std::string> read_file(const std::string& path, size_t max_bytes) {
+  auto text = read_head(path, max_bytes + 1);
+  if (text && text->size() > max_bytes)
+    return fail(ErrorKind::invalid, path + " is larger than " + std::to_string(max_bytes) + " bytes");
   return text;
 }
 
@@ -112,4 +119,4 @@ long long free_bytes(const std::string& path) {
   return static_cast<long long>(info.f_bavail) * static_cast<long long>(info.f_frsize);
 }
 
-}  // namespace homeostat::lab
+}  // namespace homeostat::io
