@@ -13,7 +13,7 @@ using namespace homeostat::io;
 
 namespace {
 
-std::unique_ptr<HttpServer> serve(HttpServerOptions options, HttpServer::Handler handler) {
+std::unique_ptr<HttpServer> serve(const HttpServerOptions& options, HttpServer::Handler handler) {
   auto server = HttpServer::start(options, std::move(handler));
   REQUIRE(server.has_value());
   return std::move(*server);

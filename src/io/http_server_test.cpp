@@ -17,7 +17,9 @@ io::ServerResponse echo(const io::ServerRequest& request) {
                   std::string(request.header("x-one")) + " " + request.body;
   if (request.path == "/stream") {
     response.stream = [n = 0](const auto& write) mutable {
-      return write("chunk" + std::to_string(n) + "\n") && ++n < 3;
+      const bool wrote = write("chunk" + std::to_string(n) + "\n");
+      ++n;
+      return wrote && n < 3;
     };
   }
   return response;

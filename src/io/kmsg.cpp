@@ -15,9 +15,9 @@ namespace homeostat::io {
 
 namespace {
 
-constexpr size_t max_record_bytes = 16 * 1024;  // the kernel's own bound is 8 KiB
-constexpr Duration stop_slice{100};             // how long a wait may overlook a stop
-constexpr Duration blind_slice{10};             // between looks at a file that cannot be watched
+constexpr size_t max_record_bytes = size_t{16} * 1024;  // the kernel's own bound is 8 KiB
+constexpr Duration stop_slice{100};                     // how long a wait may overlook a stop
+constexpr Duration blind_slice{10};                     // between looks at a file that cannot be watched
 
 class FileDescriptor {
  public:
@@ -85,7 +85,10 @@ class DeviceReader final : public KmsgReader {
 class FileReader final : public KmsgReader {
  public:
   FileReader(int fd, std::string path)
-      : fd_(fd), path_(std::move(path)), inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)), chunk_(64 * 1024) {
+      : fd_(fd),
+        path_(std::move(path)),
+        inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)),
+        chunk_(size_t{64} * 1024) {
     watch();
   }
   bool is_device() const override { return false; }

@@ -496,8 +496,9 @@ Duration RateLimiter::reserve(Duration now) {
 ClientFactory make_client_factory(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random,
                                   ClientOptions options) {
   auto limiter = std::make_shared<RateLimiter>(options.qps, options.burst);
-  return
-      [=, &clock, &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
+  // Copied for each client: several threads may ask at once.
+  return [config = std::move(config), transport = std::move(transport), options = std::move(options), limiter, &clock,
+          &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
 }
 
 std::unique_ptr<Client> make_client(ClusterConfig config, TransportMaker transport, io::Clock& clock,

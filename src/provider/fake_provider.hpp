@@ -67,7 +67,7 @@ class FakeProvider {
   void end(std::string_view name) {
     auto found = std::ranges::find(machines, name, &Machine::name);
     if (found == machines.end()) return;
-    const Machine gone = std::move(*found);
+    Machine gone = std::move(*found);
     machines.erase(found);
     ++removed;
     if (on_remove) on_remove(gone);

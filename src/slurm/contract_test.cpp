@@ -5,10 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <sstream>
 
+#include "io/files.hpp"
 #include "slurm/fake_slurm.hpp"
 
 using namespace homeostat;
@@ -77,11 +76,15 @@ void check_orders(const Subject& subject) {
   wait_for(subject, [&] { return node_takes_jobs(states_of(subject)); });
 }
 
-std::string read_file(const char* path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
+std::string setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string content(const std::string& path) {
+  auto text = io::read_file(path);
+  REQUIRE_MESSAGE(text.has_value(), (text ? "" : text.error().message));
+  return *text;
 }
 
 void check_all(const Subject& subject) {
@@ -99,17 +102,14 @@ TEST_CASE("contract: Slurm in memory") {
   check_all({slurm.client(), "n1", [&](Duration d) { slurm.advance_to(now += d); }});
 }
 
-TEST_CASE("contract: a real slurmrestd" * doctest::skip(std::getenv("HOMEOSTAT_SLURMREST_URL") == nullptr)) {
-  const char* key = std::getenv("HOMEOSTAT_SLURMREST_KEY");
-  const char* node = std::getenv("HOMEOSTAT_SLURMREST_NODE");
-  REQUIRE(key != nullptr);
-  REQUIRE(node != nullptr);
-  const char* ca = std::getenv("HOMEOSTAT_SLURMREST_CA");
+TEST_CASE("contract: a real slurmrestd" * doctest::skip(setting("HOMEOSTAT_SLURMREST_URL").empty())) {
+  const auto ca = setting("HOMEOSTAT_SLURMREST_CA");
   io::SystemClock clock;
   io::TlsOptions tls;
-  if (ca != nullptr) tls.ca_pem = read_file(ca);
-  if (const char* name = std::getenv("HOMEOSTAT_SLURMREST_SERVER_NAME")) tls.server_name = name;
-  auto client = make_rest_client({.base_url = std::getenv("HOMEOSTAT_SLURMREST_URL"), .jwt_key = read_file(key)},
-                                 io::make_curl_transport(tls), clock);
-  check_all({std::move(client), node, [&](Duration d) { clock.sleep(d, {}); }});
+  if (!ca.empty()) tls.ca_pem = content(ca);
+  tls.server_name = setting("HOMEOSTAT_SLURMREST_SERVER_NAME");
+  auto client = make_rest_client(
+      {.base_url = setting("HOMEOSTAT_SLURMREST_URL"), .jwt_key = content(setting("HOMEOSTAT_SLURMREST_KEY"))},
+      io::make_curl_transport(tls), clock);
+  check_all({std::move(client), setting("HOMEOSTAT_SLURMREST_NODE"), [&](Duration d) { clock.sleep(d, {}); }});
 }

@@ -49,10 +49,9 @@ TEST_CASE("1: a watch starts at the list's version and moves on with each event"
 
 TEST_CASE("2: a list of many pages comes whole, and selectors select") {
   auto& world = World::get();
-  auto client =
-      make_client(world.fake ? world.fake->cluster_config()
-                             : must(load_kubeconfig({.paths = {std::getenv("HOMEOSTAT_CONFORMANCE_KUBECONFIG")}})),
-                  world.fake ? world.fake->transport_maker() : nullptr, world.clock, world.random, small_pages());
+  auto client = make_client(
+      world.fake ? world.fake->cluster_config() : must(load_kubeconfig({.paths = {World::kubeconfig_path()}})),
+      world.fake ? world.fake->transport_maker() : nullptr, world.clock, world.random, small_pages());
   for (int i = 0; i < 10; ++i) {
     Object object = config_map("page-" + std::to_string(i), {});
     io::set_at(object, {"metadata", "labels", "set"}, boost::json::value(i % 2 == 0 ? "even" : "odd"));

@@ -48,8 +48,13 @@ json::object widget_definition(const Resource& widgets) {
 
 }  // namespace
 
+std::string World::kubeconfig_path() {
+  const char* path = std::getenv("HOMEOSTAT_CONFORMANCE_KUBECONFIG");
+  return path != nullptr ? path : "";
+}
+
 World::World() : ns(fmt::format("conformance-{:x}", random.next() & 0xffffffff)) {
-  if (const char* path = std::getenv("HOMEOSTAT_CONFORMANCE_KUBECONFIG"); path != nullptr && *path != '\0') {
+  if (const auto path = kubeconfig_path(); !path.empty()) {
     auto config = load_kubeconfig({.paths = {path}});
     if (!config) {
       fmt::print(stderr, "{}\n", config.error().message);

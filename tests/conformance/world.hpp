@@ -22,6 +22,7 @@ using namespace homeostat::kube;
 class World {
  public:
   static World& get();
+  static std::string kubeconfig_path();  // of a real server; "": the fake is used
 
   bool is_real() const { return fake == nullptr; }
   std::unique_ptr<Client> client(std::string user_agent = "conformance/1");

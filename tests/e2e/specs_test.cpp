@@ -3,6 +3,9 @@
 #include <sstream>
 
 #include "cli/manifests.hpp"
+#include "io/files.hpp"
+#include "io/json.hpp"
+#include "io/jwt.hpp"
 #include "kube/meta.hpp"
 #include "world.hpp"
 
@@ -91,6 +94,34 @@ TEST_CASE("a researcher logs in with a key and finds an ordinary Slurm") {
   CHECK(b.starts_with("gpu-"));
   CHECK(a != b);
   CHECK(world.ssh("scontrol show config | grep -i '^KillWait'").find("120 sec") != std::string::npos);
+}
+
+//  the suite that FakeSlurm passes, against the lab's slurmrestd behind its TLS front; a node goes DRAIN, DOWN and back
+TEST_CASE("the Slurm client keeps its promises to the real slurmrestd") {
+  auto& world = World::get();
+  world.wait_until_whole();
+  const auto secret = [&](const std::string& name, const std::string& key) {
+    const auto object = must(world.client().get(kube::resources::secrets, "slurm", name));
+    const auto path = world.places().state + "/e2e-" + key;
+    must(io::write_file(path, io::base64_decode(io::string_at(object, {"data", key})).value_or(""), 0600));
+    return path;
+  };
+  const auto key = secret("demo-keys", "jwt.key"), ca = secret("demo-rest-tls", "ca.crt");
+  const auto address =
+      io::string_at(must(world.client().get(kube::resources::services, "slurm", "demo-rest")), {"spec", "clusterIP"});
+  const auto workers =
+      world.kubectl({"get", "nodes", "-l", "homeostat.dev/workers", "-o", "jsonpath={.items[0].metadata.name}"}).out;
+  const auto program = std::filesystem::path(world.places().programs).parent_path() / "tests" / "slurm_test";
+  const auto done = must(io::run(
+      {"nsenter", "--net=/run/netns/" + world.instance() + "-control-plane", "env",
+       "HOMEOSTAT_SLURMREST_URL=https://" + address + ":6820", "HOMEOSTAT_SLURMREST_SERVER_NAME=demo-rest.slurm.svc",
+       "HOMEOSTAT_SLURMREST_KEY=" + key, "HOMEOSTAT_SLURMREST_CA=" + ca, "HOMEOSTAT_SLURMREST_NODE=" + workers,
+       program.string(), "-tc=contract: a real slurmrestd"},
+      {.timeout = Duration(180'000)}));
+  CHECK_MESSAGE(done.status.ok(), done.out << done.err);
+  CHECK_MESSAGE(done.out.find("1 passed") != std::string::npos, done.out);
+  must(io::remove_tree(key));
+  must(io::remove_tree(ca));
 }
 
 TEST_CASE("the Kubernetes client keeps its promises to the real API server") {

@@ -102,8 +102,9 @@ class World {
     size_t opened = 0;
   };
   struct Controller {
-    Controller(controller::Connectors connectors, controller::Notifications& notifications, const io::Clock& clock)
-        : sessions(std::move(connectors)),
+    Controller(const controller::Connectors& connectors, controller::Notifications& notifications,
+               const io::Clock& clock)
+        : sessions(connectors),
           opener(sessions, nullptr),
           repairer(sessions, notifications, nullptr, clock),
           pooler(sessions, clock) {}
