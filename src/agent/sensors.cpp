@@ -1,0 +1,219 @@
+#include "agent/sensors.hpp"
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+
+namespace homeostat::agent {
+
+namespace {
+
+// Enough for a driver's library; only what is touched costs memory.
+constexpr size_t stack_bytes = 1 << 20;
+constexpr Duration ask_pause{1'000};
+constexpr Duration idle_wait{60'000};
+
+struct Entry {
+  std::unique_ptr<Sensor> sensor;
+  Duration due{0};
+  std::optional<Duration> started;  // a look is under way since then
+  bool given_up = false;            // and has been reported as hanging
+  bool reported = false;
+  bool reporting = false;
+};
+
+}  // namespace
+
+struct Sensors::Shared {
+  mutable std::mutex mutex;
+  std::condition_variable wake;      // something is due, or the end has come
+  std::condition_variable reported;  // no report is being handed over
+  std::vector<Entry> entries;
+  io::Clock& clock;
+  InputFor input;
+  OnReport on_report;
+  unsigned wanted_threads, free_threads = 0;  // free: not lost in a sensor that was given up
+  unsigned handing_over = 0;
+  Duration asked_at{-1'000'000};
+  bool stopped = false;
+
+  Shared(io::Clock& the_clock, InputFor the_input, OnReport the_on_report, unsigned threads)
+      : clock(the_clock), input(std::move(the_input)), on_report(std::move(the_on_report)), wanted_threads(threads) {}
+
+  Entry* due_entry(Duration now);
+  Duration until_due(Duration now) const;
+  void look(std::unique_lock<std::mutex>& lock, Entry& entry);
+  void hand_over(std::unique_lock<std::mutex>& lock, Entry& entry, SensorReport report);
+  void work();
+};
+
+namespace {
+
+// A sensor is looked at by nobody else while its look is under way, whether or not it was given up.
+bool is_idle(const Entry& entry) { return !entry.started && !entry.reporting; }
+
+SensorReport failed(std::string message) {
+  SensorReport report;
+  report.state = fault::ProbeState::failed;
+  report.message = std::move(message);
+  return report;
+}
+
+SensorReport look_safely(Sensor& sensor, const SensorInput& input) {
+  const std::string name(sensor.name());
+  try {
+    return sensor.look(input);
+  } catch (const std::exception& error) {
+    return failed("The sensor " + name + " failed: " + error.what() + ".");
+  } catch (...) {
+    return failed("The sensor " + name + " failed without saying why.");
+  }
+}
+
+}  // namespace
+
+Entry* Sensors::Shared::due_entry(Duration now) {
+  Entry* first = nullptr;
+  for (auto& entry : entries)
+    if (is_idle(entry) && entry.due <= now && (first == nullptr || entry.due < first->due)) first = &entry;
+  return first;
+}
+
+Duration Sensors::Shared::until_due(Duration now) const {
+  Duration wait = idle_wait;
+  for (const auto& entry : entries)
+    if (is_idle(entry)) wait = std::min(wait, std::max(entry.due - now, Duration(1)));
+  return wait;
+}
+
+void Sensors::Shared::hand_over(std::unique_lock<std::mutex>& lock, Entry& entry, SensorReport report) {
+  if (stopped) return;
+  entry.reporting = true;
+  ++handing_over;
+  lock.unlock();
+  on_report(*entry.sensor, std::move(report));
+  lock.lock();
+  entry.reporting = false;
+  entry.reported = true;
+  --handing_over;
+  reported.notify_all();
+}
+
+void Sensors::Shared::look(std::unique_lock<std::mutex>& lock, Entry& entry) {
+  entry.started = clock.monotonic();
+  entry.given_up = false;
+  ++handing_over;  // the input is asked of somebody who may be going
+  lock.unlock();
+  const auto seen = input(*entry.sensor);
+  lock.lock();
+  --handing_over;
+  reported.notify_all();
+  if (stopped) return;
+  lock.unlock();
+  auto report = look_safely(*entry.sensor, seen);
+  lock.lock();
+  if (entry.given_up) ++free_threads;
+  // tick() may be telling of the hang at this very moment: its word must not come after ours.
+  reported.wait(lock, [&] { return !entry.reporting; });
+  entry.started.reset();
+  entry.given_up = false;
+  entry.due = clock.monotonic() + entry.sensor->interval();
+  hand_over(lock, entry, std::move(report));
+}
+
+void Sensors::Shared::work() {
+  std::unique_lock lock(mutex);
+  while (!stopped && free_threads <= wanted_threads) {
+    const auto now = clock.monotonic();
+    if (auto* entry = due_entry(now))
+      look(lock, *entry);
+    else
+      wake.wait_for(lock, until_due(now));
+  }
+  --free_threads;
+}
+
+namespace {
+
+// Detached, and it owns what it touches: a thread that hangs in a driver cannot be joined.
+template <class Shared>
+bool start_thread(const std::shared_ptr<Shared>& shared) {
+  pthread_attr_t attributes;
+  if (::pthread_attr_init(&attributes) != 0) return false;
+  ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  ::pthread_attr_setstacksize(&attributes, stack_bytes);
+  auto own = std::make_unique<std::shared_ptr<Shared>>(shared);
+  pthread_t thread{};
+  const auto body = [](void* argument) -> void* {
+    const std::unique_ptr<std::shared_ptr<Shared>> mine(static_cast<std::shared_ptr<Shared>*>(argument));
+    (*mine)->work();
+    return nullptr;
+  };
+  const bool started = ::pthread_create(&thread, &attributes, body, own.get()) == 0;
+  if (started) (void)own.release();
+  ::pthread_attr_destroy(&attributes);
+  return started;
+}
+
+}  // namespace
+
+Sensors::Sensors(std::vector<std::unique_ptr<Sensor>> sensors, io::Clock& clock, InputFor input, OnReport on_report,
+                 SensorsOptions options)
+    : shared_(std::make_shared<Shared>(clock, std::move(input), std::move(on_report), options.threads)) {
+  shared_->entries.reserve(sensors.size());
+  for (auto& sensor : sensors) {
+    Entry entry;
+    entry.sensor = std::move(sensor);
+    shared_->entries.push_back(std::move(entry));
+  }
+  tick();
+}
+
+Sensors::~Sensors() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stopped = true;
+  shared_->wake.notify_all();
+  shared_->reported.wait(lock, [&] { return shared_->handing_over == 0; });
+}
+
+void Sensors::tick() {
+  std::unique_lock lock(shared_->mutex);
+  const auto now = shared_->clock.monotonic();
+  for (auto& entry : shared_->entries) {
+    if (!entry.started || entry.reporting || now - *entry.started <= entry.sensor->patience()) continue;
+    if (!entry.given_up) --shared_->free_threads;
+    entry.given_up = true;
+    shared_->hand_over(lock, entry,
+                       failed("The sensor " + std::string(entry.sensor->name()) + " has not answered for " +
+                              format_duration(now - *entry.started) + "; it is asked again when it returns."));
+  }
+  while (!shared_->stopped && shared_->free_threads < shared_->wanted_threads && !shared_->entries.empty()) {
+    ++shared_->free_threads;
+    if (start_thread(shared_)) continue;
+    --shared_->free_threads;
+    break;  // no thread to be had now: the next tick tries again
+  }
+}
+
+void Sensors::ask_now() {
+  std::lock_guard lock(shared_->mutex);
+  const auto now = shared_->clock.monotonic();
+  if (now - shared_->asked_at < ask_pause) return;
+  shared_->asked_at = now;
+  for (auto& entry : shared_->entries) entry.due = std::min(entry.due, now);
+  shared_->wake.notify_all();
+}
+
+bool Sensors::all_asked() const {
+  std::lock_guard lock(shared_->mutex);
+  for (const auto& entry : shared_->entries)
+    if (!entry.reported) return false;
+  return true;
+}
+
+bool is_essential(std::string_view sensor) { return sensor == "kmsg" || sensor == "nvml" || sensor == "amd"; }
+
+}  // namespace homeostat::agent
