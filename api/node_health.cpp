@@ -59,7 +59,13 @@ JobPerformance decode_performance(const boost::json::object& from) {
   job.job = io::string_at(from, {"job"});
   job.ranks = io::int_at(from, {"ranks"});
   job.step = io::int_at(from, {"step"});
+  job.group = io::string_at(from, {"group"});
+  job.uid = io::int_at(from, {"uid"}, -1);
   job.step_time_s = io::double_at(from, {"stepTime_s"});
+  job.compute_time_s = io::double_at(from, {"computeTime_s"});
+  job.wait_time_s = io::double_at(from, {"waitTime_s"});
+  job.sm_clock_mhz = io::int_at(from, {"smClock_MHz"});
+  job.utilisation_percent = io::int_at(from, {"utilisation_percent"}, -1);
   job.slowest_rank = io::int_at(from, {"slowestRank"}, -1);
   job.updated_at = time_at(from, {"updatedAt"});
   job.note = io::string_at(from, {"note"});
@@ -114,10 +120,16 @@ boost::json::object encode_incident(const HealthIncident& incident) {
 
 boost::json::object encode_performance(const JobPerformance& job) {
   return {{"job", job.job},
+          {"group", job.group},
+          {"uid", job.uid},
           {"ranks", job.ranks},
           {"step", job.step},
           {"stepTime_s", job.step_time_s},
+          {"computeTime_s", job.compute_time_s},
+          {"waitTime_s", job.wait_time_s},
           {"slowestRank", job.slowest_rank},
+          {"smClock_MHz", job.sm_clock_mhz},
+          {"utilisation_percent", job.utilisation_percent},
           {"updatedAt", format_rfc3339(job.updated_at)},
           {"note", job.note}};
 }

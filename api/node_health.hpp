@@ -66,10 +66,15 @@ struct HealthIncident {
 
 // How fast a job steps, as this node's rank told it.
 struct JobPerformance {
-  std::string job;  // Slurm's job id
+  std::string job;        // Slurm's job id
+  std::string group;      // of ranks that do the same work, such as a pipeline stage; "" mostly
+  std::int64_t uid = -1;  // who owns the reports
   std::int64_t ranks = 0, step = 0;
-  double step_time_s = 0;
-  std::int64_t slowest_rank = -1;  // -1: nobody can say
+  // Per step, of the slowest rank here. Compute time: until it waits for other ranks; 0: the job does not tell.
+  double step_time_s = 0, compute_time_s = 0, wait_time_s = 0;
+  std::int64_t slowest_rank = -1;         // -1: nobody can say
+  std::int64_t sm_clock_mhz = 0;          // the lowest of the node's busy GPUs; 0: unknown
+  std::int64_t utilisation_percent = -1;  // the lowest of the node's GPUs; -1: unknown
   TimePoint updated_at{};
   std::string note;
   bool operator==(const JobPerformance&) const = default;

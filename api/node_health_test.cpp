@@ -41,7 +41,8 @@ TEST_CASE("a NodeHealth status survives the way through JSON") {
                        {{finding.id, "root"}, {"gpu-xid:45@0000:17:00", "cascade"}},
                        3}};
   status.left_out_incidents = 1;
-  status.performance = {{"42", 8, 1200, 1.25, 3, status.last_report, "rank 3 waits for data"}};
+  status.performance = {
+      {"42", "stage0", 1000, 8, 1200, 1.25, 1.0, 0.25, 3, 1980, 97, status.last_report, "rank 3 waits for data"}};
   status.forgeries = 4;
   status.verdict = "Unhealthy";
   status.reason = "GpuXid79";

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/node_health.hpp"
 #include "core/fault/finding.hpp"
 #include "core/fault/verdict.hpp"
 #include "core/time.hpp"
@@ -35,6 +36,7 @@ struct SensorReport {
   std::string message;
   std::vector<fault::Finding> findings;  // all that is wrong now: what a later report no longer holds has recovered
   std::vector<Sample> samples;           // at most a few per device
+  std::vector<api::JobPerformance> performance;  // of the sensor `steps`: news that no write is made for
 };
 
 class Sensor {
