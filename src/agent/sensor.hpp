@@ -49,6 +49,8 @@ class Sensor {
   virtual Duration patience() const { return Duration(10'000); }  // an unfinished look() counts as hanging after it
   // Looks once. Never called by two threads at once; keeps the state of its windows and counters itself.
   virtual SensorReport look(const SensorInput& input) = 0;
+  // The file that look() is reading at this moment, "" for none: names the device that hangs. Any thread, any time.
+  virtual std::string now_reading() const { return {}; }
 };
 
 }  // namespace homeostat::agent
