@@ -1,6 +1,7 @@
 #include "core/fault/catalog.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/fault/tables.hpp"
 #include "core/fault/text.hpp"
@@ -103,6 +104,66 @@ std::optional<DeviceSource> parse_device_source(std::string_view text) {
   return std::nullopt;
 }
 
+void sort_by_code(std::vector<CodeEntry>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const CodeEntry& a, const CodeEntry& b) { return a.code < b.code; });
+}
+
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  const auto value = take_number(text);
+  return text.empty() ? value : std::nullopt;
+}
+
+// repeat_count, repeat_window_s, repeat_class, repeat_jobs; all empty: no rule.
+bool read_repeat(const Row& row, size_t at, Decision& decision) {
+  if (row[at].empty()) return row[at + 1].empty() && row[at + 2].empty() && row[at + 3].empty();
+  const auto count = whole_number(row[at]), window_s = whole_number(row[at + 1]);
+  const auto then = parse_repair_class(row[at + 2]);
+  if (!count || *count < 2 || *count > 1'000'000 || !window_s || *window_s == 0 || !then) return false;
+  if (row[at + 3] != "any" && row[at + 3] != "different") return false;
+  decision.repeat = RepeatRule{static_cast<std::uint32_t>(*count), static_cast<std::int64_t>(*window_s), *then,
+                               row[at + 3] == "different"};
+  return true;
+}
+
+bool read_exceptions(std::string_view text, Decision& decision) {
+  while (!text.empty()) {
+    const auto word = take_word(text);
+    const auto equals = word.find('=');
+    if (equals == 0 || equals == std::string_view::npos) return false;
+    const auto repair_class = parse_repair_class(word.substr(equals + 1));
+    if (!repair_class) return false;
+    decision.exceptions.push_back({word.substr(0, equals), *repair_class});
+  }
+  return true;
+}
+
+// "79", "96-105" or a name.
+void read_codes(std::string_view codes, Decision& decision) {
+  decision.codes = codes;
+  const auto dash = codes.find('-');
+  const auto first = whole_number(codes.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : whole_number(codes.substr(dash + 1));
+  if (first && last) decision.first = *first, decision.last = *last;
+}
+
+std::optional<Decision> parse_decision(const Row& row) {
+  static constexpr std::string_view names[] = {"NVIDIA", "Crusoe", "EKS", "Azure", "Meta GCM", "Imbue", "Others"};
+  static constexpr size_t first_publisher = 8;
+  if (row.size() != 17) return std::nullopt;
+  Decision decision;
+  decision.component = row[0];
+  read_codes(row[1], decision);
+  const auto repair_class = parse_repair_class(row[2]);
+  if (row[0].empty() || row[1].empty() || !repair_class || row[15].empty()) return std::nullopt;
+  decision.repair_class = *repair_class;
+  if (!read_repeat(row, 3, decision) || !read_exceptions(row[7], decision)) return std::nullopt;
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (!row[first_publisher + i].empty()) decision.published.push_back({names[i], row[first_publisher + i]});
+  decision.reason = row[15];
+  decision.source = row[16];
+  return decision;
+}
+
 const CodeEntry* find_code(const std::vector<CodeEntry>& sorted, std::string_view code) {
   const auto at = std::lower_bound(sorted.begin(), sorted.end(), code,
                                    [](const CodeEntry& e, std::string_view c) { return e.code < c; });
@@ -117,23 +178,53 @@ const Catalog& Catalog::instance() {
 }
 
 Catalog::Catalog() {
-  read_codes(tables::xid, true, xids_);
-  read_codes(tables::sxid, false, sxids_);
+  read_xids();
+  read_sxids();
+  read_decoded();
+  read_decisions();
   read_actions();
   read_nvlink5();
   read_rules();
 }
 
-void Catalog::read_codes(std::string_view table, bool with_mnemonic, std::vector<CodeEntry>& into) {
-  each_row(table, [&](const Row& row) {
-    const size_t shift = with_mnemonic ? 1 : 0;
-    if (row.size() != 6 + shift) return void(++malformed_);
-    const auto repair_class = parse_repair_class(row[1 + shift]);
-    const auto severity = parse_severity(row[3 + shift]);
+void Catalog::read_xids() {
+  each_row(tables::xid, [&](const Row& row) {
+    if (row.size() != 9) return void(++malformed_);
+    const auto repair_class = parse_repair_class(row[2]);
+    const auto severity = parse_severity(row[4]);
     if (!repair_class || !severity) return void(++malformed_);
-    into.push_back({row[0], with_mnemonic ? row[1] : row[4], row[2 + shift], row[4 + shift], *repair_class, *severity});
+    xids_.push_back({row[0], row[1], row[3], row[5], row[8], *repair_class, *severity, row[6], row[7]});
   });
-  std::sort(into.begin(), into.end(), [](const CodeEntry& a, const CodeEntry& b) { return a.code < b.code; });
+  sort_by_code(xids_);
+}
+
+void Catalog::read_sxids() {
+  each_row(tables::sxid, [&](const Row& row) {
+    if (row.size() != 6) return void(++malformed_);
+    const auto repair_class = parse_repair_class(row[1]);
+    const auto severity = parse_severity(row[3]);
+    if (!repair_class || !severity) return void(++malformed_);
+    sxids_.push_back({row[0], row[4], row[2], row[4], row[5], *repair_class, *severity, {}, {}});
+  });
+  sort_by_code(sxids_);
+}
+
+void Catalog::read_decoded() {
+  each_row(tables::decoded, [&](const Row& row) {
+    if (row.size() != 6) return void(++malformed_);
+    const auto severity = parse_severity(row[2]);
+    if (!severity) return void(++malformed_);
+    decoded_.push_back({row[0], row[1], row[3], row[4], row[5], *severity});
+  });
+}
+
+void Catalog::read_decisions() {
+  each_row(tables::policy, [&](const Row& row) {
+    if (auto decision = parse_decision(row))
+      decisions_.push_back(std::move(*decision));
+    else
+      ++malformed_;
+  });
 }
 
 void Catalog::read_actions() {
@@ -175,7 +266,7 @@ void Catalog::read_rules() {
     const auto severity = parse_severity(row[2]);
     const auto device = parse_device_source(row[7]);
     if (!severity || !device || (row[4].empty() && row[5].empty())) return void(++malformed_);
-    KernelRule rule{row[0], row[1], row[3], row[4], row[6], row[8], *severity, {}, *device};
+    KernelRule rule{row[0], row[1], row[3], row[4], row[6], row[8], row[9], *severity, {}, *device};
     if (!row[5].empty()) rule.parts = split(row[5], '&');
     rules_.push_back(std::move(rule));
   });
@@ -189,6 +280,27 @@ void Catalog::read_rules() {
 
 const CodeEntry* Catalog::xid(std::string_view code) const { return find_code(xids_, code); }
 const CodeEntry* Catalog::sxid(std::string_view code) const { return find_code(sxids_, code); }
+
+bool Decision::covers(std::string_view of_component, std::string_view code) const {
+  if (of_component != component) return false;
+  if (first != 0) {
+    const auto number = whole_number(code);
+    return number && *number >= first && *number <= last;
+  }
+  return code.starts_with(codes) && (code.size() == codes.size() || code[codes.size()] == '/');
+}
+
+RepairClass Decision::class_for(std::string_view product) const {
+  for (const auto& exception : exceptions)
+    if (has_word(product, exception.model)) return exception.repair_class;
+  return repair_class;
+}
+
+const Decision* Catalog::decision(std::string_view component, std::string_view code) const {
+  for (const auto& decision : decisions_)
+    if (decision.covers(component, code)) return &decision;
+  return nullptr;
+}
 
 const ActionEntry* Catalog::action(std::string_view word) const {
   for (const auto& entry : actions_)

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,9 +13,10 @@
 namespace homeostat::fault {
 
 struct CodeEntry {  // one Xid or SXid
-  std::string_view code, mnemonic, action, title;
+  std::string_view code, mnemonic, action, title, source;
   RepairClass repair_class = RepairClass::watch;
   Severity severity = Severity::warn;
+  std::string_view models, investigate;  // Xid only: where NVIDIA lists it, and the second step of NVIDIA's table
 };
 
 struct ActionEntry {
@@ -39,10 +41,45 @@ struct Nvlink5Entry {
 enum class DeviceSource { none, gpu, pci, nvme, dev, parentheses, uuid, word3 };
 
 struct KernelRule {
-  std::string_view component, code, action, start, absent, title;
+  std::string_view component, code, action, start, absent, title, source;
   Severity severity = Severity::none;
   std::vector<std::string_view> parts;  // must follow each other in the message
   DeviceSource device = DeviceSource::none;
+};
+
+// What code decodes rather than a rule of the table: title and source of each, for people (catalog/decoded.tsv).
+struct DecodedEntry {
+  std::string_view component, code, action, title, source;
+  Severity severity = Severity::none;
+};
+
+// A fault that is tolerated once: `count` of them on one device within `window_s` are treated as `then`.
+struct RepeatRule {
+  std::uint32_t count = 0;
+  std::int64_t window_s = 0;
+  RepairClass then = RepairClass::watch;
+  bool different_jobs = false;  // each job counts once; a finding of no known job counts as one of its own
+};
+
+// One row of catalog/policy.tsv: what is done about a code, and why, where published policies differ.
+struct Decision {
+  struct Exception {
+    std::string_view model;  // a word of the product's name: "H100" fits "NVIDIA H100 80GB HBM3"
+    RepairClass repair_class = RepairClass::watch;
+  };
+  struct Publisher {
+    std::string_view name, says;
+  };
+  std::string_view component, codes, reason, source;
+  std::uint64_t first = 0, last = 0;  // a range of numbers; 0 where `codes` is a name
+  RepairClass repair_class = RepairClass::watch;
+  std::optional<RepeatRule> repeat;
+  std::vector<Exception> exceptions;
+  std::vector<Publisher> published;  // those that say something
+
+  bool covers(std::string_view of_component, std::string_view code) const;  // "RAS_CE" covers "RAS_CE/umc"
+  // The class on that model; `product` "" or unknown: the class of the row.
+  RepairClass class_for(std::string_view product) const;
 };
 
 class Catalog {
@@ -52,6 +89,13 @@ class Catalog {
   const CodeEntry* xid(std::string_view code) const;  // "79", "154/0x4"; nullptr when unknown
   const CodeEntry* sxid(std::string_view code) const;
   const ActionEntry* action(std::string_view word) const;
+  // nullptr where nobody disagrees and nothing is counted.
+  const Decision* decision(std::string_view component, std::string_view code) const;
+  const std::vector<Decision>& decisions() const { return decisions_; }
+  const std::vector<CodeEntry>& xids() const { return xids_; }
+  const std::vector<CodeEntry>& sxids() const { return sxids_; }
+  const std::vector<DecodedEntry>& decoded() const { return decoded_; }
+  const std::vector<ActionEntry>& actions() const { return actions_; }
   const std::vector<Nvlink5Entry>& nvlink5() const { return nvlink5_; }
   // Rules that can fit a message that begins with `first`, in the order of the table.
   const std::vector<const KernelRule*>& rules_for(char first) const {
@@ -63,7 +107,10 @@ class Catalog {
 
  private:
   Catalog();
-  void read_codes(std::string_view table, bool with_mnemonic, std::vector<CodeEntry>& into);
+  void read_xids();
+  void read_sxids();
+  void read_decoded();
+  void read_decisions();
   void read_actions();
   void read_nvlink5();
   void read_rules();
@@ -72,6 +119,8 @@ class Catalog {
   std::vector<ActionEntry> actions_;
   std::vector<Nvlink5Entry> nvlink5_;
   std::vector<KernelRule> rules_;
+  std::vector<DecodedEntry> decoded_;
+  std::vector<Decision> decisions_;
   std::array<std::vector<const KernelRule*>, 256> by_first_;
   size_t malformed_ = 0;
 };

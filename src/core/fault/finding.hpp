@@ -33,6 +33,8 @@ struct Finding {
   std::string caused_by;     // Xid that the line names as its cause
   std::string gpu_instance;  // MIG ids, as printed
   std::string compute_instance;
+  std::string pod_uid;        // of an out-of-memory kill: the pod whose cgroup it was, in the API's spelling
+  std::string slurm_job;      // of an out-of-memory kill: the Slurm job whose cgroup it was
   std::uint32_t repeats = 1;  // "message repeated N times"
 };
 

@@ -32,6 +32,15 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view lower_cas
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+bool has_word(std::string_view text, std::string_view word) {
+  if (word.empty()) return false;
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_alnum(text[at - 1])) && (end == text.size() || !is_alnum(text[end]))) return true;
+  }
+  return false;
+}
+
 std::optional<std::uint64_t> take_number(std::string_view& text) {
   size_t end = 0;
   std::uint64_t value = 0;

@@ -20,6 +20,8 @@ std::string_view skip_spaces(std::string_view text);
 std::string_view take_word(std::string_view& text);
 bool starts_with_ignoring_case(std::string_view text, std::string_view lower_case_prefix);
 bool contains(std::string_view text, std::string_view part);
+// `word` stands in `text` with no letter or digit beside it: "L4" is not in "L40S".
+bool has_word(std::string_view text, std::string_view word);
 // Decimal digits at the front of `text`, taken off it. nullopt without digits or beyond 64 bits.
 std::optional<std::uint64_t> take_number(std::string_view& text);
 std::optional<std::uint32_t> parse_hex32(std::string_view digits);  // with or without 0x
