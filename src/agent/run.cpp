@@ -133,7 +133,8 @@ Result<std::unique_ptr<kube::Client>> connect(const RunOptions& options, io::Clo
   client.request_timeout = Duration(5'000);
   client.attempts = 1;  // the reporter retries with the newest state
   client.stop = stop;
-  return kube::make_client(std::move(*config), nullptr, clock, random, client);
+  const auto transport = [](const io::TlsOptions& tls) { return io::make_socket_transport(tls); };
+  return kube::make_client_factory_over(transport, std::move(*config), clock, random, client)();
 }
 
 // Feeds what the probe reports into the state, also when it hangs and therefore says nothing.

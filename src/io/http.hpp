@@ -1,5 +1,5 @@
-// HTTP as the rest of the house sees it. CurlTransport speaks to the world; tests and the simulation put fakes in its
-// place.
+// HTTP as the rest of the house sees it. Two transports speak to the world: libcurl's, and a small one over a socket for
+// the agent; tests and the simulation put fakes in their place.
 #pragma once
 
 #include <functional>
@@ -65,5 +65,7 @@ using TransportFactory = std::function<std::unique_ptr<HttpTransport>()>;
 
 // Answers are refused beyond max_body_bytes.
 std::unique_ptr<HttpTransport> make_curl_transport(TlsOptions tls, size_t max_body_bytes = 64u << 20);
+// The same without libcurl, for a program that must be small: no proxies; SIGPIPE must be ignored.
+std::unique_ptr<HttpTransport> make_socket_transport(TlsOptions tls, size_t max_body_bytes = 64u << 20);
 
 }  // namespace homeostat::io

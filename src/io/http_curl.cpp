@@ -310,12 +310,6 @@ Result<HttpResponse> CurlTransport::perform(const HttpRequest& request, std::opt
 
 }  // namespace
 
-std::optional<std::string> HttpResponse::header(std::string_view lower_case_name) const {
-  for (const auto& [name, value] : headers)
-    if (name == lower_case_name) return value;
-  return std::nullopt;
-}
-
 std::unique_ptr<HttpTransport> make_curl_transport(TlsOptions tls, size_t max_body_bytes) {
   return std::make_unique<CurlTransport>(std::move(tls), max_body_bytes);
 }

@@ -47,5 +47,8 @@ std::unique_ptr<Client> make_client(ClusterConfig config, TransportMaker transpo
                                     io::Random& random, ClientOptions options = {});
 ClientFactory make_client_factory(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random,
                                   ClientOptions options = {});
+// For a program that must not link libcurl: transport is never null.
+ClientFactory make_client_factory_over(TransportMaker transport, ClusterConfig config, io::Clock& clock,
+                                       io::Random& random, ClientOptions options = {});
 
 }  // namespace homeostat::kube

@@ -239,7 +239,7 @@ Result<void> RestClient::prepare(io::HttpRequest& request) {
     tls_.client_key_pem = credential.client_key_pem;
     transport_.reset();
   }
-  if (!transport_) transport_ = maker_ ? maker_(tls_) : io::make_curl_transport(tls_);
+  if (!transport_) transport_ = maker_(tls_);
   std::erase_if(request.headers, [](const auto& header) { return header.first == "Authorization"; });
   if (!credential.bearer_token.empty())
     request.headers.emplace_back("Authorization", "Bearer " + credential.bearer_token);
@@ -493,17 +493,11 @@ Duration RateLimiter::reserve(Duration now) {
   return Duration{static_cast<Duration::rep>(std::ceil(-tokens_ / per_second_ * 1000))};
 }
 
-ClientFactory make_client_factory(ClusterConfig config, TransportMaker transport, io::Clock& clock, io::Random& random,
-                                  ClientOptions options) {
+ClientFactory make_client_factory_over(TransportMaker transport, ClusterConfig config, io::Clock& clock,
+                                       io::Random& random, ClientOptions options) {
   auto limiter = std::make_shared<RateLimiter>(options.qps, options.burst);
-  // Copied for each client: several threads may ask at once.
-  return [config = std::move(config), transport = std::move(transport), options = std::move(options), limiter, &clock,
-          &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
-}
-
-std::unique_ptr<Client> make_client(ClusterConfig config, TransportMaker transport, io::Clock& clock,
-                                    io::Random& random, ClientOptions options) {
-  return make_client_factory(std::move(config), std::move(transport), clock, random, std::move(options))();
+  return
+      [=, &clock, &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
 }
 
 }  // namespace homeostat::kube
