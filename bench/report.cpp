@@ -30,7 +30,9 @@ double Measure::median() const {
 
 double Measure::worst() const { return runs.empty() ? 0 : *std::max_element(runs.begin(), runs.end()); }
 
-bool Measure::holds() const { return !runs.empty() && (!bound || worst() <= *bound); }
+bool Measure::holds() const {
+  return !runs.empty() && (!bound || worst() <= *bound) && (!median_bound || median() <= *median_bound);
+}
 
 std::string table(const std::vector<Measure>& measures) {
   std::string out =
@@ -46,12 +48,15 @@ std::string table(const std::vector<Measure>& measures) {
 
 std::string to_json(const std::vector<Measure>& measures) {
   boost::json::object out;
-  for (const auto& m : measures)
-    out[m.name] = boost::json::object{{"median", rounded(m.median())},
-                                      {"worst", rounded(m.worst())},
-                                      {"bound", m.bound ? boost::json::value(*m.bound) : boost::json::value(nullptr)},
-                                      {"unit", m.unit},
-                                      {"runs", m.runs.size()}};
+  for (const auto& m : measures) {
+    boost::json::object row{{"median", rounded(m.median())},
+                            {"worst", rounded(m.worst())},
+                            {"bound", m.bound ? boost::json::value(*m.bound) : boost::json::value(nullptr)},
+                            {"unit", m.unit},
+                            {"runs", m.runs.size()}};
+    if (m.median_bound) row["median_bound"] = *m.median_bound;
+    out[m.name] = std::move(row);
+  }
   return io::to_text(out);
 }
 

@@ -12,6 +12,7 @@ struct Measure {
   std::string unit;                  // "s"
   std::optional<double> bound = {};  // no run may be above it; nullopt: for comparison only
   std::vector<double> runs = {};
+  std::optional<double> median_bound = {};  // what half of the runs must keep, where that is promised apart
 
   double median() const;
   double worst() const;
