@@ -2,127 +2,131 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdio>
+
+#include "io/nvml_gpu.hpp"
 
 namespace homeostat::io {
 
 namespace {
 
-// The part of NVML's binary interface that is used here, from NVIDIA's public API reference.
-using Handle = struct nvmlDevice_opaque*;
-constexpr int nvml_success = 0, nvml_already_initialized = 5, nvml_gpu_is_lost = 15;
-constexpr unsigned field_recovery_action = 230;
-constexpr unsigned max_gpus = 64;
-
-struct PciInfo {
-  char bus_id_legacy[16];
-  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
-  char bus_id[32];
-};
-
-struct FieldValue {
-  unsigned field_id, scope_id;
-  long long timestamp, latency_us;
-  unsigned value_type;
-  int result;
-  union {
-    double number;
-    unsigned u32;
-    unsigned long long u64;
-  } value;
-};
-
-struct Functions {
-  int (*init)() = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*handle_by_index)(unsigned, Handle*) = nullptr;
-  int (*uuid)(Handle, char*, unsigned) = nullptr;
-  int (*pci_info)(Handle, PciInfo*) = nullptr;
-  const char* (*error_string)(int) = nullptr;
-  int (*driver_version)(char*, unsigned) = nullptr;  // the rest may be missing in old drivers
-  int (*total_ecc)(Handle, int, int, unsigned long long*) = nullptr;
-  int (*field_values)(Handle, int, FieldValue*) = nullptr;
-};
-
-template <class Function>
-bool find_symbol(void* library, const char* name, Function& into) {
-  into = reinterpret_cast<Function>(::dlsym(library, name));
-  return into != nullptr;
-}
+using nvml::Functions;
 
 class LoadedNvml final : public Nvml {
  public:
   // The library stays loaded until the process ends: a thread that hangs in the driver may still be inside it.
-  explicit LoadedNvml(const Functions& functions) : call_(functions) {}
+  LoadedNvml(const Functions& functions, std::vector<std::string> lacking)
+      : call_(functions), lacking_(std::move(lacking)) {}
 
   Result<NvmlReading> read() override {
     if (!initialized_) {
-      const int result = call_.init();
-      if (result != nvml_success && result != nvml_already_initialized)
-        return failure("NVML could not be initialised", result);
+      const int code = call_.init();
+      if (code != nvml::success && code != nvml::already_initialized)
+        return failure("NVML could not be initialised", code);
       initialized_ = true;
     }
     unsigned count = 0;
-    if (const int result = call_.count(&count); result != nvml_success) {
+    if (const int code = call_.count(&count); code != nvml::success) {
       initialized_ = false;
-      return failure("NVML could not count the GPUs", result);
+      return failure("NVML could not count the GPUs", code);
     }
     NvmlReading reading;
     std::array<char, 96> version{};
-    if (call_.driver_version && call_.driver_version(version.data(), version.size()) == nvml_success)
+    if (call_.driver_version && call_.driver_version(version.data(), version.size()) == nvml::success) {
+      version.back() = '\0';
       reading.driver_version = version.data();
-    for (unsigned index = 0; index < count && index < max_gpus; ++index) reading.gpus.push_back(read_gpu(index));
+    }
+    const auto there = std::min(count, fault::max_gpus);
+    if (gpus_.size() < there) gpus_.resize(there);
+    reading.gpus.reserve(there);
+    for (unsigned index = 0; index < there; ++index) reading.gpus.push_back(gpus_[index].read(call_, index));
     return reading;
   }
 
+  std::vector<std::string> lacking() const override { return lacking_; }
+
  private:
-  std::unexpected<Error> failure(std::string what, int result) const {
-    return fail(ErrorKind::unavailable, std::move(what) + ": " + call_.error_string(result) + ".");
+  static std::unexpected<Error> failure(std::string what, int code) {
+    what += " (";
+    what += nvml::word(code);
+    what += "). ";
+    what += nvml::sentence(code);
+    // Where no driver is loaded there may be nothing to watch: callers tell that from a driver that fails.
+    return fail(code == nvml::driver_not_loaded ? ErrorKind::not_found : ErrorKind::unavailable, std::move(what));
   }
 
-  GpuReading read_gpu(unsigned index) {
-    auto& names = names_[index];
-    GpuReading gpu{index, names.uuid, names.pci, false, {}, {}, {}};
-    Handle handle = nullptr;
-    if (!good(call_.handle_by_index(index, &handle), gpu)) return gpu;
-    std::array<char, 96> uuid{};
-    if (good(call_.uuid(handle, uuid.data(), uuid.size()), gpu)) names.uuid = uuid.data();
-    PciInfo pci{};
-    if (good(call_.pci_info(handle, &pci), gpu)) {
-      std::array<char, 32> text{};
-      std::snprintf(text.data(), text.size(), "%04x:%02x:%02x", pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff);
-      names.pci = text.data();
-    }
-    gpu.uuid = names.uuid;
-    gpu.pci = names.pci;
-    unsigned long long errors = 0;
-    if (call_.total_ecc && call_.total_ecc(handle, 1, 0, &errors) == nvml_success) gpu.ecc_uncorrected = errors;
-    FieldValue field{};
-    field.field_id = field_recovery_action;
-    if (call_.field_values && call_.field_values(handle, 1, &field) == nvml_success && field.result == nvml_success)
-      gpu.recovery_action = field.value.u32;
-    return gpu;
-  }
-
-  bool good(int result, GpuReading& gpu) const {
-    if (result == nvml_success) return true;
-    if (result == nvml_gpu_is_lost) gpu.lost = true;
-    if (gpu.trouble.empty()) gpu.trouble = call_.error_string(result);
-    return false;
-  }
-
-  struct Names {
-    std::string uuid, pci;
-  };
   Functions call_;
+  std::vector<std::string> lacking_;
   bool initialized_ = false;
-  std::array<Names, max_gpus> names_;
+  std::vector<nvml::Gpu> gpus_;
 };
+
+class Finder {
+ public:
+  Finder(void* library, const NvmlLookup& lookup) : library_(library), lookup_(lookup) {}
+
+  template <class Function>
+  bool operator()(const char* name, Function& into) {
+    void* symbol = lookup_ ? lookup_(library_, name) : ::dlsym(library_, name);
+    into = reinterpret_cast<Function>(symbol);
+    return symbol != nullptr;
+  }
+  template <class Function>
+  void optional(const char* name, Function& into) {
+    if (!(*this)(name, into)) lacking.emplace_back(name);
+  }
+
+  std::vector<std::string> lacking;
+
+ private:
+  void* library_;
+  const NvmlLookup& lookup_;
+};
+
+bool find_vital(Finder& find, Functions& into) {
+  return find("nvmlInit_v2", into.init) && find("nvmlDeviceGetCount_v2", into.count) &&
+         find("nvmlDeviceGetHandleByIndex_v2", into.handle_by_index) && find("nvmlDeviceGetUUID", into.uuid) &&
+         find("nvmlDeviceGetPciInfo_v3", into.pci_info);
+}
+
+void find_optional(Finder& find, Functions& into) {
+  find.optional("nvmlSystemGetDriverVersion", into.driver_version);
+  find.optional("nvmlDeviceGetName", into.name);
+  find.optional("nvmlDeviceGetFieldValues", into.field_values);
+  find.optional("nvmlDeviceGetTotalEccErrors", into.total_ecc);
+  find.optional("nvmlDeviceGetSramEccErrorStatus", into.sram_ecc);
+  find.optional("nvmlDeviceGetRemappedRows", into.remapped_rows);
+  find.optional("nvmlDeviceGetRowRemapperHistogram", into.remap_histogram);
+  find.optional("nvmlDeviceGetRetiredPages", into.retired_pages);
+  find.optional("nvmlDeviceGetRetiredPagesPendingStatus", into.retired_pending);
+  find.optional("nvmlDeviceGetTemperature", into.temperature);
+  find.optional("nvmlDeviceGetTemperatureThreshold", into.temperature_threshold);
+  find.optional("nvmlDeviceGetMarginTemperature", into.margin_temperature);
+  find.optional("nvmlDeviceGetPowerUsage", into.power_usage);
+  find.optional("nvmlDeviceGetUtilizationRates", into.utilization);
+  find.optional("nvmlDeviceGetMemoryInfo", into.memory_info);
+  find.optional("nvmlDeviceGetClockInfo", into.clock_info);
+  find.optional("nvmlDeviceGetMaxClockInfo", into.max_clock_info);
+  find.optional("nvmlDeviceGetCurrPcieLinkGeneration", into.pcie_generation);
+  find.optional("nvmlDeviceGetMaxPcieLinkGeneration", into.pcie_generation_max);
+  find.optional("nvmlDeviceGetCurrPcieLinkWidth", into.pcie_width);
+  find.optional("nvmlDeviceGetMaxPcieLinkWidth", into.pcie_width_max);
+  find.optional("nvmlDeviceGetPcieReplayCounter", into.pcie_replays);
+  find.optional("nvmlDeviceGetMigMode", into.mig_mode);
+  find.optional("nvmlDeviceGetGpuFabricInfoV", into.fabric_info);
+  find.optional("nvmlDeviceGetNvLinkState", into.nvlink_state);
+  find.optional("nvmlDeviceGetNvLinkErrorCounter", into.nvlink_errors);
+  // Libraries before R535 have the same function under its old name.
+  if (!find("nvmlDeviceGetCurrentClocksEventReasons", into.event_reasons))
+    find.optional("nvmlDeviceGetCurrentClocksThrottleReasons", into.event_reasons);
+}
 
 }  // namespace
 
-Result<std::unique_ptr<Nvml>> load_nvml(const std::string& path) {
+Result<std::unique_ptr<Nvml>> load_nvml(const std::string& path) { return load_nvml_with(path, nullptr); }
+
+Result<std::unique_ptr<Nvml>> load_nvml_with(const std::string& path, const NvmlLookup& lookup) {
   void* library = ::dlopen(path.empty() ? "libnvidia-ml.so.1" : path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* why = ::dlerror();
@@ -130,20 +134,13 @@ Result<std::unique_ptr<Nvml>> load_nvml(const std::string& path) {
                 std::string("NVIDIA's management library cannot be loaded: ") + (why ? why : "unknown reason") + ".");
   }
   Functions functions;
-  const bool complete = find_symbol(library, "nvmlInit_v2", functions.init) &&
-                        find_symbol(library, "nvmlDeviceGetCount_v2", functions.count) &&
-                        find_symbol(library, "nvmlDeviceGetHandleByIndex_v2", functions.handle_by_index) &&
-                        find_symbol(library, "nvmlDeviceGetUUID", functions.uuid) &&
-                        find_symbol(library, "nvmlDeviceGetPciInfo_v3", functions.pci_info) &&
-                        find_symbol(library, "nvmlErrorString", functions.error_string);
-  if (!complete) {
+  Finder find(library, lookup);
+  if (!find_vital(find, functions)) {
     ::dlclose(library);
     return fail(ErrorKind::invalid, "The library " + path + " is not NVML or is older than its version 11.");
   }
-  find_symbol(library, "nvmlSystemGetDriverVersion", functions.driver_version);
-  find_symbol(library, "nvmlDeviceGetTotalEccErrors", functions.total_ecc);
-  find_symbol(library, "nvmlDeviceGetFieldValues", functions.field_values);
-  return std::make_unique<LoadedNvml>(functions);
+  find_optional(find, functions);
+  return std::make_unique<LoadedNvml>(functions, std::move(find.lacking));
 }
 
 }  // namespace homeostat::io

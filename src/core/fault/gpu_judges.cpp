@@ -1,0 +1,235 @@
+// The single aspects of a GPU: memory, heat and clocks, PCIe, NVLink, fabric.
+#include <algorithm>
+
+#include "core/fault/catalog.hpp"
+#include "core/fault/gpu_memory.hpp"
+
+namespace homeostat::fault {
+
+namespace {
+
+// The figure of this look, or the last one where it could not be read.
+template <class T>
+const std::optional<T>& keep(std::optional<T>& last, const std::optional<T>& now) {
+  if (now) last = now;
+  return last;
+}
+
+std::string count_of(std::uint64_t number, std::string_view one, std::string_view many) {
+  std::string text = std::to_string(number);
+  text += ' ';
+  text += number == 1 ? one : many;
+  return text;
+}
+
+bool under_load(const GpuLook& look) {
+  return look.gpu.load.utilization_percent.value_or(0) >= look.limits.busy_percent;
+}
+
+}  // namespace
+
+void judge_memory_errors(const GpuLook& look, Findings& findings) {
+  auto& memory = look.memory;
+  const auto& now = look.gpu.ecc_uncorrected;
+  if (now && memory.ecc_uncorrected && *now > *memory.ecc_uncorrected) {
+    memory.uncorrected_new += *now - *memory.ecc_uncorrected;
+    memory.uncorrected_at = look.now;
+  }
+  const auto uncorrected = keep(memory.ecc_uncorrected, now).value_or(0);
+  if (memory.uncorrected_at && look.now - *memory.uncorrected_at >= look.limits.fresh) {
+    memory.uncorrected_at.reset();
+    memory.uncorrected_new = 0;
+  }
+  if (uncorrected > 0 && memory.uncorrected_at) {
+    findings.push_back(
+        look.make("ECC_UNCORRECTED", Severity::error, "",
+                  count_of(memory.uncorrected_new, "new uncorrected memory error", "new uncorrected memory errors") +
+                      " within the last hour"));
+  } else if (uncorrected > 0) {
+    findings.push_back(look.make("ECC_UNCORRECTED", Severity::warn, "",
+                                 count_of(uncorrected, "uncorrected memory error", "uncorrected memory errors") +
+                                     " since the driver was loaded, none of them new"));
+  }
+  if (memory.corrected.update(look.gpu.ecc.corrected, look.now, look.limits.day, look.limits.corrected_per_day))
+    findings.push_back(look.make("ECC_CORRECTED_RATE", Severity::warn, "",
+                                 std::to_string(memory.corrected.within()) +
+                                     " corrected memory errors within a day: the memory may be wearing out"));
+  if (keep(memory.ecc.sram_threshold_exceeded, look.gpu.ecc.sram_threshold_exceeded).value_or(false)) {
+    auto finding = look.make("SRAM_THRESHOLD", Severity::error, "RMA",
+                             "The GPU's on-chip memory had more uncorrected errors than NVIDIA allows: replace it");
+    finding.rma_candidate = true;
+    findings.push_back(std::move(finding));
+  }
+}
+
+namespace {
+
+void judge_rows(const GpuLook& look, Findings& findings) {
+  auto& memory = look.memory.repair;
+  const auto& now = look.gpu.repair;
+  if (keep(memory.rows_failed, now.rows_failed).value_or(false)) {
+    auto finding = look.make("ROW_REMAP_FAILED", Severity::error, "RMA",
+                             "A bad row of memory could not be replaced by a spare one: replace the GPU");
+    finding.rma_candidate = true;
+    findings.push_back(std::move(finding));
+  }
+  if (keep(memory.rows_pending, now.rows_pending).value_or(false))
+    findings.push_back(look.make("ROW_REMAP_PENDING", Severity::warn, "CORDON",
+                                 "A bad row of memory is replaced by a spare one at the next reset of the GPU"));
+  if (keep(memory.bank_pending, now.bank_pending).value_or(false))
+    findings.push_back(look.make("BANK_REMAP_PENDING", Severity::warn, "CORDON",
+                                 "A bad bank of memory is replaced by a spare one at the next reset of the GPU"));
+  if (keep(memory.histogram, now.histogram).value_or(RemapHistogram{}).none > 0)
+    findings.push_back(look.make("ROW_REMAP_EXHAUSTED", Severity::warn, "",
+                                 count_of(memory.histogram->none, "bank of memory has", "banks of memory have") +
+                                     " no spare rows left: the next bad row there cannot be replaced"));
+}
+
+void judge_pages(const GpuLook& look, Findings& findings) {
+  auto& memory = look.memory.repair;
+  const auto& now = look.gpu.repair;
+  const auto single = keep(memory.pages_single, now.pages_single).value_or(0);
+  const auto retired = std::uint64_t{single} + keep(memory.pages_double, now.pages_double).value_or(0);
+  if (retired >= look.limits.retired_pages_rma) {
+    auto finding =
+        look.make("PAGES_RETIRED", Severity::error, "RMA",
+                  std::to_string(retired) + " pages of memory are retired, about as many as the GPU can hide");
+    finding.rma_candidate = true;
+    findings.push_back(std::move(finding));
+  }
+  if (keep(memory.pages_pending, now.pages_pending).value_or(false))
+    findings.push_back(look.make("PAGE_RETIREMENT_PENDING", Severity::warn, "CORDON",
+                                 "A bad page of memory is retired when the driver is next loaded"));
+}
+
+}  // namespace
+
+void judge_memory_repair(const GpuLook& look, Findings& findings) {
+  judge_rows(look, findings);
+  judge_pages(look, findings);
+}
+
+void judge_recovery_action(const GpuLook& look, Findings& findings) {
+  const auto action = keep(look.memory.recovery_action, look.gpu.recovery_action).value_or(0);
+  if (action == 0) return;
+  const auto number = std::to_string(action);
+  const auto* entry = Catalog::instance().xid("154/0x" + number);  // one digit: 0 to 7 are defined
+  findings.push_back(look.make(
+      "RECOVERY_ACTION/" + number, entry ? entry->severity : Severity::warn, entry ? entry->action : std::string_view{},
+      entry ? std::string(entry->title) : "The driver asks for a recovery that is not known here"));
+}
+
+namespace {
+
+// The generic bit is set beside the two that name the cause; alone it says that something outside slows the GPU.
+void judge_throttling(const GpuLook& look, Findings& findings) {
+  auto& memory = look.memory;
+  const auto& reasons = look.gpu.load.throttle_reasons;
+  if (reasons) {
+    const auto has = [&](std::uint64_t bits) { return (*reasons & bits) != 0; };
+    const auto hold = look.limits.slowdown;
+    memory.hw_thermal.update(has(throttle_hw_thermal), look.elapsed, hold);
+    memory.sw_thermal.update(has(throttle_sw_thermal), look.elapsed, hold);
+    memory.power_brake.update(has(throttle_power_brake), look.elapsed, hold);
+    memory.hw_slowdown.update(has(throttle_hw_slowdown) && !has(throttle_hw_thermal | throttle_power_brake),
+                              look.elapsed, hold);
+  }
+  if (memory.hw_thermal.raised())
+    findings.push_back(look.make("THROTTLE_HW_THERMAL", Severity::error, "CHECK_COOLING",
+                                 "The GPU slows itself down by half or more because it is too hot: check the cooling"));
+  if (memory.sw_thermal.raised())
+    findings.push_back(
+        look.make("THROTTLE_SW_THERMAL", Severity::warn, "CHECK_COOLING",
+                  "The driver lowers the clocks to keep the GPU below its highest operating temperature"));
+  if (memory.power_brake.raised())
+    findings.push_back(look.make("THROTTLE_POWER_BRAKE", Severity::error, "",
+                                 "The machine's power supply tells the GPU to slow down: check power and its limits"));
+  if (memory.hw_slowdown.raised())
+    findings.push_back(look.make("THROTTLE_HW", Severity::error, "",
+                                 "Hardware slows the GPU down without saying why: check power and cooling"));
+}
+
+bool clock_is_slow(const GpuLook& look) {
+  const auto& load = look.gpu.load;
+  const auto reasons = load.throttle_reasons.value_or(0);
+  if (!load.sm_clock_mhz || !load.sm_clock_max_mhz || !load.throttle_reasons || !under_load(look)) return false;
+  if (reasons != 0) return false;  // the driver says why, and whether that is a fault is judged by the reason
+  return std::uint64_t{*load.sm_clock_mhz} * 100 <
+         std::uint64_t{*load.sm_clock_max_mhz} * look.limits.slow_clock_percent;
+}
+
+}  // namespace
+
+void judge_heat_and_clocks(const GpuLook& look, Findings& findings) {
+  auto& memory = look.memory;
+  const auto& thermal = look.gpu.thermal;
+  judge_throttling(look, findings);
+  const auto limit = thermal.slowdown_c ? thermal.slowdown_c : look.model ? look.model->slowdown_c : std::nullopt;
+  const bool by_margin = thermal.margin_c && thermal.slowdown_margin_c;
+  if ((thermal.gpu_c && limit) || by_margin)
+    memory.hot.update((thermal.gpu_c && limit && *thermal.gpu_c >= *limit) ||
+                          (by_margin && *thermal.margin_c <= *thermal.slowdown_margin_c),
+                      look.elapsed, look.limits.slowdown);
+  if (memory.hot.raised())
+    findings.push_back(look.make(
+        "TEMPERATURE", Severity::error, "CHECK_COOLING",
+        thermal.gpu_c ? "The GPU is at " + std::to_string(*thermal.gpu_c) + " degrees, where it slows itself down"
+                      : std::string("The GPU is as hot as where it slows itself down")));
+  if (thermal.memory_c && thermal.memory_max_c)
+    memory.memory_hot.update(*thermal.memory_c >= *thermal.memory_max_c, look.elapsed, look.limits.slowdown);
+  if (memory.memory_hot.raised())
+    findings.push_back(look.make("MEMORY_TEMPERATURE", Severity::error, "CHECK_COOLING",
+                                 "The GPU's memory is hotter than it may be: check the cooling"));
+  if (look.gpu.load.sm_clock_mhz && look.gpu.load.throttle_reasons)
+    memory.silent_slow.update(clock_is_slow(look), look.elapsed, look.limits.silent_slow);
+  if (memory.silent_slow.raised())
+    findings.push_back(look.make("SLOW_CLOCK", Severity::error, "",
+                                 "The GPU works at less than half of its clock and the driver names no reason"));
+}
+
+namespace {
+
+void judge_width(const GpuLook& look, Findings& findings) {
+  auto& memory = look.memory;
+  const auto& pcie = look.gpu.pcie;
+  const auto width = pcie.width.value_or(0);
+  const auto full = std::max(pcie.width_max.value_or(0), memory.widest);
+  if (width > 0 && full > 0) memory.narrow.update(width < full, look.elapsed, look.limits.narrow);
+  memory.widest = std::max(memory.widest, width);
+  if (!memory.narrow.raised()) return;
+  const bool dropped = memory.widest > width;
+  std::string title = "PCIe has " + std::to_string(width) + " of " + std::to_string(full) + " lanes";
+  title += dropped            ? ", and had more before"
+           : look.width_alike ? ", as all GPUs here: the board may be built so"
+                              : ": reseat the GPU";
+  findings.push_back(look.make("PCIE_WIDTH", look.width_alike && !dropped ? Severity::warn : Severity::error,
+                               dropped ? "CORDON" : "", std::move(title)));
+}
+
+}  // namespace
+
+void judge_pcie(const GpuLook& look, Findings& findings) {
+  auto& memory = look.memory;
+  const auto& pcie = look.gpu.pcie;
+  judge_width(look, findings);
+  // An idle GPU lowers its generation to save power: only what it has under load counts, and idling proves nothing.
+  if (pcie.generation && pcie.generation_max && under_load(look))
+    memory.slow_link.update(*pcie.generation < *pcie.generation_max, look.elapsed, look.limits.narrow);
+  if (memory.slow_link.raised())
+    findings.push_back(look.make("PCIE_GENERATION", Severity::error, "",
+                                 "Under load PCIe runs at generation " + std::to_string(pcie.generation.value_or(0)) +
+                                     " of " + std::to_string(pcie.generation_max.value_or(0))));
+  if (memory.pcie_replays.update(pcie.replays, look.now, look.limits.hour, look.limits.pcie_replays_per_hour))
+    findings.push_back(look.make("PCIE_REPLAYS", Severity::warn, "",
+                                 std::to_string(memory.pcie_replays.within()) +
+                                     " PCIe packets were sent again within an hour: the signal is poor"));
+}
+
+void judge_mig(const GpuLook& look, Findings& findings) {
+  if (look.gpu.mig_enabled && look.gpu.mig_pending && *look.gpu.mig_enabled != *look.gpu.mig_pending)
+    findings.push_back(look.make("MIG_PENDING", Severity::info, "IGNORE",
+                                 *look.gpu.mig_pending ? "MIG is switched on at the next reset of the GPU"
+                                                       : "MIG is switched off at the next reset of the GPU"));
+}
+
+}  // namespace homeostat::fault
