@@ -42,8 +42,8 @@ DrillStatus decode_status(const object& from) {
   for (const auto& id : io::array_at(from, {"findings"}))
     if (id.is_string()) status.findings.emplace_back(id.get_string());
   for (const auto& line : io::array_at(from, {"lines"}))
-    status.lines.push_back(
-        {static_cast<int>(std::clamp<std::int64_t>(io::int_at(line, {"level"}, 3), 0, 7)), io::string_at(line, {"text"})});
+    status.lines.push_back({static_cast<int>(std::clamp<std::int64_t>(io::int_at(line, {"level"}, 3), 0, 7)),
+                            io::string_at(line, {"text"})});
   status.armed_at = time_at(from, {"armedAt"});
   status.expires_at = time_at(from, {"expiresAt"});
   status.seen_at = time_at(from, {"seenAt"});

@@ -13,8 +13,17 @@ TEST_CASE("a Drill survives writing and reading, all of it") {
   const TimePoint t{Duration{1'764'483'000'123}};
   api::Drill drill;
   drill.node = "gpu-a", drill.fault = "xid=79", drill.device = "1", drill.allow_production = true;
-  drill.status = {api::DrillPhase::seen, "secret", "m", "0000:3d:00", {"gpu-xid:79@0000:3d:00"}, {{3, "NVRM: x"}},
-                  "rep-1",               t,        t,   t,            t};
+  drill.status = {api::DrillPhase::seen,
+                  "secret",
+                  "m",
+                  "0000:3d:00",
+                  {"gpu-xid:79@0000:3d:00"},
+                  {{3, "NVRM: x"}},
+                  "rep-1",
+                  t,
+                  t,
+                  t,
+                  t};
   const boost::json::object object{{"metadata", {{"name", "d"}, {"uid", "u"}}},
                                    {"spec", api::encode_drill_spec(drill)},
                                    {"status", api::encode_drill_status(drill.status)}};

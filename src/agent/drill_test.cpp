@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <boost/json/value.hpp>
 #include <atomic>
+#include <boost/json/value.hpp>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -156,8 +156,7 @@ TEST_CASE("in the lab the watcher says that it is ready and writes nothing") {
 
 TEST_CASE("on a real node the watcher writes the signed lines, once, and each is taken") {
   World world;
-  const std::string expected =
-      "<3>homeostat-drill secret " + line + "\n<6>homeostat-drill secret NVRM: more\n";
+  const std::string expected = "<3>homeostat-drill secret " + line + "\n<6>homeostat-drill secret NVRM: more\n";
   CHECK(world.watch(true, [&] {
     if (world.written().empty()) world.put(armed_drill("d", "secret"));
     return world.written() == expected;

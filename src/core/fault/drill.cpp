@@ -45,7 +45,8 @@ constexpr DrillHelp help_rows[] = {
     {"nvlink5=149", "kernel log: an NVLink5 line (144 to 150) whose registers decode to the gravest row",
      "nvlink CODE/UNIT; choose a unit with nvlink5=149/NETIR_LINK_EVT"},
     {"lost", "kernel log, without any Xid; in the lab the fake GPU is lost, too", "gpu-lost 79, fatal"},
-    {"ecc=uncorrectable", "kernel log: Xid 48, 63 and 154; in the lab the ECC counters", "gpu-xid 48 and its companions"},
+    {"ecc=uncorrectable", "kernel log: Xid 48, 63 and 154; in the lab the ECC counters",
+     "gpu-xid 48 and its companions"},
     {"ecc=correctable", "kernel log: Xid 92; in the lab the ECC counters", "gpu-xid 92: watched, nothing is done"},
     {"ecc=row-remap-pending", "kernel log: Xid 63; in the lab the row remapper's state",
      "gpu-xid 63: no new jobs, repair after the running one"},
@@ -59,8 +60,9 @@ constexpr DrillHelp help_rows[] = {
      "infiniband LINK_FLAPPING: no new jobs", true},
     {"thermal", "the fake GPU's temperature and throttle reasons", "gpu-nvml: hot and throttled", true},
     {"hang", "the fake driver answers no more", "no finding: the sensor fails and the verdict becomes Unknown", true},
-    {"clear", "kernel log: the driver no longer asks for a recovery; in the lab the machine's hardware is whole and it "
-              "boots anew",
+    {"clear",
+     "kernel log: the driver no longer asks for a recovery; in the lab the machine's hardware is whole and it "
+     "boots anew",
      "the findings of drills go; a GPU that was lost comes back only with a boot"},
 };
 
@@ -88,12 +90,14 @@ Result<std::string> xid_code(std::string_view value) {
   if (!number || *number < 1 || *number > 999) return refuse("an XID is a number from 1 to 999, for example xid=79");
   std::string code = std::to_string(*number);
   if (*number == 154) {
-    const auto action = slash == std::string_view::npos ? std::optional<std::uint32_t>(1)
-                                                        : parse_hex32(value.substr(slash + 1));
-    if (!action || *action > 7) return refuse("XID 154 carries a recovery action from 0x0 to 0x7, for example xid=154/0x2");
+    const auto action =
+        slash == std::string_view::npos ? std::optional<std::uint32_t>(1) : parse_hex32(value.substr(slash + 1));
+    if (!action || *action > 7)
+      return refuse("XID 154 carries a recovery action from 0x0 to 0x7, for example xid=154/0x2");
     return code.append("/0x").append(1, static_cast<char>('0' + *action));
   }
-  if (slash != std::string_view::npos) return refuse("only XID 154 has a value behind a slash, for example xid=154/0x2");
+  if (slash != std::string_view::npos)
+    return refuse("only XID 154 has a value behind a slash, for example xid=154/0x2");
   return code;
 }
 
@@ -105,8 +109,9 @@ Result<std::string> sxid_code(std::string_view value) {
 }
 
 bool is_unit(std::string_view text) {
-  return !text.empty() && text.size() <= 32 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_'; });
+  return !text.empty() && text.size() <= 32 && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
+  });
 }
 
 Result<std::string> nvlink5_code(std::string_view value) {
@@ -114,7 +119,8 @@ Result<std::string> nvlink5_code(std::string_view value) {
   const auto number = small_number(value.substr(0, slash));
   const bool unit_good = slash == std::string_view::npos || is_unit(value.substr(slash + 1));
   if (!number || *number < 144 || *number > 150 || !unit_good)
-    return refuse("an NVLink5 error is 144 to 150, if need be with its unit: nvlink5=149 or nvlink5=149/NETIR_LINK_EVT");
+    return refuse(
+        "an NVLink5 error is 144 to 150, if need be with its unit: nvlink5=149 or nvlink5=149/NETIR_LINK_EVT");
   return std::string(value);
 }
 
@@ -161,7 +167,8 @@ Result<void> read_setting(std::string_view key, std::string_view value, DrillFau
     if (!is_port(value)) return refuse("port is written device:number, for example port=mlx5_0:1");
     fault.port = value;
   } else {
-    return refuse("'" + std::string(key) + "' is no setting of this fault: there are count, driver and, for a link, port");
+    return refuse("'" + std::string(key) +
+                  "' is no setting of this fault: there are count, driver and, for a link, port");
   }
   return {};
 }
@@ -196,7 +203,8 @@ Result<DrillFault> parse_drill(std::string_view text) {
   while (!rest.empty()) {
     const auto setting = take_word(rest);
     const auto at = setting.find('=');
-    if (at == std::string_view::npos) return refuse("'" + std::string(setting) + "' is no setting: write count=3, for example");
+    if (at == std::string_view::npos)
+      return refuse("'" + std::string(setting) + "' is no setting: write count=3, for example");
     if (auto read = read_setting(setting.substr(0, at), setting.substr(at + 1), fault); !read)
       return std::unexpected(read.error());
   }
@@ -227,7 +235,8 @@ std::string_view xid_words(std::string_view code) {
     std::string_view code, words;
   };
   static constexpr Row rows[] = {
-      {"13", "pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 2, TPC 1, SM 0): Out Of Range Address"},
+      {"13",
+       "pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 2, TPC 1, SM 0): Out Of Range Address"},
       {"31",
        "pid=4242, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ "
        "0x7f2a_10000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"},
@@ -260,9 +269,9 @@ std::string_view xid_words(std::string_view code) {
 }
 
 std::string_view recovery_words(char value) {
-  static constexpr std::string_view words[] = {"None",           "GPU Reset Required", "Node Reboot Required",
-                                               "Drain P2P",      "Drain and Reset",    "Recover IMEX Domain",
-                                               "Bus Reset",      "System Reboot"};
+  static constexpr std::string_view words[] = {"None",      "GPU Reset Required", "Node Reboot Required",
+                                               "Drain P2P", "Drain and Reset",    "Recover IMEX Domain",
+                                               "Bus Reset", "System Reboot"};
   return words[static_cast<size_t>(value - '0') & 7];
 }
 
@@ -293,7 +302,8 @@ DrillLine xid_line(std::string_view code, std::string_view words, const DrillTar
 
 void introduce(const DrillTarget& target, std::vector<DrillLine>& lines) {
   if (!target.uuid.empty())
-    lines.push_back({notice_level, std::string("NVRM: GPU at PCI:").append(target.device).append(": ").append(target.uuid)});
+    lines.push_back(
+        {notice_level, std::string("NVRM: GPU at PCI:").append(target.device).append(": ").append(target.uuid)});
 }
 
 void fallen_off(const DrillTarget& target, std::vector<DrillLine>& lines) {
@@ -356,7 +366,9 @@ Result<std::vector<DrillLine>> nvlink5_lines(const DrillFault& fault, const Dril
   const auto& mask = fault.driver_major >= 575 && row->mask_v2.present ? row->mask_v2 : row->mask_v1;
   std::string words = "pid='<unknown>', name=<unknown>, ";
   words.append(row->unit.substr(0, row->unit.find_first_of("/ ")));
-  words.append(gravity(row->action) == 2 ? " Fatal" : " Nonfatal").append(" XC0 i0 Link 04 (").append(hex32(mask.value));
+  words.append(gravity(row->action) == 2 ? " Fatal" : " Nonfatal")
+      .append(" XC0 i0 Link 04 (")
+      .append(hex32(mask.value));
   words.append(" ").append(hex32(row->statuses.empty() ? 0 : row->statuses.front()));
   words.append(" 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)");
   return std::vector<DrillLine>{xid_line(code, words, target)};
@@ -376,8 +388,10 @@ std::vector<DrillLine> amd_lines(const DrillFault& fault, const DrillTarget& tar
   head.append(target.device).append(".0: amdgpu: ");
   if (fault.value == "ue")
     return {{error_level, head + "socket: 0, die: 0, 1 uncorrectable hardware errors detected in total in umc block"}};
-  if (fault.value == "poison") return {{error_level, head + "poison is consumed by client 27, kick off gpu reset flow"}};
-  return {{error_level, head + "GPU reset begin!"}, {error_level, head + "GPU reset end with ret = -62"},
+  if (fault.value == "poison")
+    return {{error_level, head + "poison is consumed by client 27, kick off gpu reset flow"}};
+  return {{error_level, head + "GPU reset begin!"},
+          {error_level, head + "GPU reset end with ret = -62"},
           {error_level, head + "GPU reset(2) failed"}};
 }
 
@@ -510,7 +524,8 @@ bool same_secret(std::string_view a, std::string_view b) {
   if (a.size() != b.size() || a.empty()) return false;
   volatile unsigned char difference = 0;
   for (size_t i = 0; i < a.size(); ++i)
-    difference = static_cast<unsigned char>(difference | (static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i])));
+    difference =
+        static_cast<unsigned char>(difference | (static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i])));
   return difference == 0;
 }
 

@@ -20,9 +20,9 @@ enum class DrillKind { xid, sxid, nvlink5, link, ecc, thermal, hang, lost, amd, 
 // "hang", "lost", "amd=ue", "clear"; count=N repeats the lines, driver=580 words them as that driver generation does.
 struct DrillFault {
   DrillKind kind = DrillKind::xid;
-  std::string value;        // "79", "flap", …; "" for the kinds without one
-  std::string port;         // of a link: "mlx5_0:1"; "" for the first one
-  int count = 1;            // 1 to max_drill_count
+  std::string value;  // "79", "flap", …; "" for the kinds without one
+  std::string port;   // of a link: "mlx5_0:1"; "" for the first one
+  int count = 1;      // 1 to max_drill_count
   int driver_major = 550;
   bool operator==(const DrillFault&) const = default;
 };

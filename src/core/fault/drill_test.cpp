@@ -110,7 +110,8 @@ TEST_CASE("what cannot be ordered is refused with what to write instead") {
 }
 
 TEST_CASE("a device is an index or a PCI address") {
-  for (std::string_view good : {"", "0", "15", "0000:17:00", "0000:17:00.0"}) CHECK_MESSAGE(is_drill_device(good), good);
+  for (std::string_view good : {"", "0", "15", "0000:17:00", "0000:17:00.0"})
+    CHECK_MESSAGE(is_drill_device(good), good);
   for (std::string_view bad : {"64", "-1", "gpu0", "17:zz", "0000:17:00 x", "0000:17:00.0.0", "../x"})
     CHECK_FALSE_MESSAGE(is_drill_device(bad), bad);
 }
@@ -212,9 +213,15 @@ TEST_CASE("patterns: a star stands for any run of characters") {
     std::string_view id, pattern;
     bool fits;
   };
-  constexpr Case cases[] = {{"a:b@c", "a:b@c", true},      {"a:b@c", "a:*@c", true},    {"a:b@c", "a:*@d", false},
-                            {"a:b@c", "*", true},          {"", "*", true},             {"", "a", false},
-                            {"a:bb@c", "a:*b@*c", true},   {"aXbXc", "*X*X*", true},    {"ab", "a*b*c", false},
+  constexpr Case cases[] = {{"a:b@c", "a:b@c", true},
+                            {"a:b@c", "a:*@c", true},
+                            {"a:b@c", "a:*@d", false},
+                            {"a:b@c", "*", true},
+                            {"", "*", true},
+                            {"", "a", false},
+                            {"a:bb@c", "a:*b@*c", true},
+                            {"aXbXc", "*X*X*", true},
+                            {"ab", "a*b*c", false},
                             {"gpu-xid:790", "gpu-xid:79", false}};
   for (const auto& [id, pattern, fits] : cases) {
     const std::vector<std::string> expected{std::string(pattern)};
@@ -259,20 +266,21 @@ TEST_CASE("everything else that a process writes is a forgery when it looks like
     UserLine what;
   };
   const std::string fault = armed().lines[1];
-  const std::string other_gpu = "NVRM: Xid (PCI:0000:3d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
+  const std::string other_gpu =
+      "NVRM: Xid (PCI:0000:3d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.";
   const Case cases[] = {
-      {fault, UserLine::forgery},                                         // without any token
-      {signed_line("", fault), UserLine::forgery},                        // an empty one
-      {signed_line(std::string(32, '0'), fault), UserLine::forgery},      // a wrong one
-      {signed_line(token.substr(0, 31), fault), UserLine::forgery},       // a part of it
-      {signed_line(token + "0", fault), UserLine::forgery},               // more than it
-      {signed_line(token, other_gpu), UserLine::forgery},                 // the right one for another line
-      {signed_line(token, fault + " "), UserLine::forgery},               // nearly the line
-      {signed_line(token, ""), UserLine::forgery},                        // no line
-      {std::string(drill_marker) + token, UserLine::forgery},             // not even a space
-      {"homeostat-drill", UserLine::nothing},                             // a word that means nothing yet
+      {fault, UserLine::forgery},                                     // without any token
+      {signed_line("", fault), UserLine::forgery},                    // an empty one
+      {signed_line(std::string(32, '0'), fault), UserLine::forgery},  // a wrong one
+      {signed_line(token.substr(0, 31), fault), UserLine::forgery},   // a part of it
+      {signed_line(token + "0", fault), UserLine::forgery},           // more than it
+      {signed_line(token, other_gpu), UserLine::forgery},             // the right one for another line
+      {signed_line(token, fault + " "), UserLine::forgery},           // nearly the line
+      {signed_line(token, ""), UserLine::forgery},                    // no line
+      {std::string(drill_marker) + token, UserLine::forgery},         // not even a space
+      {"homeostat-drill", UserLine::nothing},                         // a word that means nothing yet
       {"systemd[1]: Started Session 3 of user ada.", UserLine::nothing},
-      {" " + signed_line(token, fault), UserLine::nothing},               // does not begin like a drill, nor like a fault
+      {" " + signed_line(token, fault), UserLine::nothing},  // does not begin like a drill, nor like a fault
       {"", UserLine::nothing},
       {std::string(100'000, 'A'), UserLine::nothing},
   };
