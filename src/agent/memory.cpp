@@ -25,19 +25,56 @@ std::string file_in(const std::string& folder) { return folder + "/agent.json"; 
 
 boost::json::object encode_entry(const fault::LedgerEntry& entry) {
   const auto& finding = entry.finding;
-  return {{"component", finding.component},
-          {"code", finding.code},
-          {"device", finding.device},
-          {"severity", fault::to_string(finding.severity)},
-          {"action", finding.action},
-          {"title", finding.title},
-          {"class", fault::to_string(finding.repair_class)},
-          {"atOnce", finding.unambiguous},
-          {"injected", finding.injected},
-          {"first", format_rfc3339(entry.first_seen)},
-          {"last", format_rfc3339(entry.last_seen)},
-          {"count", entry.count},
-          {"evidence", entry.evidence}};
+  boost::json::object out{{"component", finding.component},
+                          {"code", finding.code},
+                          {"device", finding.device},
+                          {"severity", fault::to_string(finding.severity)},
+                          {"action", finding.action},
+                          {"title", finding.title},
+                          {"class", fault::to_string(finding.repair_class)},
+                          {"atOnce", finding.unambiguous},
+                          {"injected", finding.injected},
+                          {"first", format_rfc3339(entry.first_seen)},
+                          {"last", format_rfc3339(entry.last_seen)},
+                          {"count", entry.count},
+                          {"evidence", entry.evidence},
+                          {"began", format_rfc3339(entry.began)},
+                          {"incident", entry.incident},
+                          {"incidentSince", format_rfc3339(entry.incident_since)}};
+  if (finding.drill) out["drill"] = true;
+  if (finding.rma_candidate) out["rma"] = true;
+  if (entry.cured) out["cured"] = true;
+  if (!finding.caused_by.empty()) out["causedBy"] = finding.caused_by;
+  if (!finding.pod_uid.empty()) out["podUid"] = finding.pod_uid;
+  if (!finding.slurm_job.empty()) out["slurmJob"] = finding.slurm_job;
+  return out;
+}
+
+boost::json::object encode_record(const fault::RepeatHistory::Record& record) {
+  boost::json::array counts;
+  for (const auto count : record.counts) counts.push_back(count);
+  return {{"id", record.id},
+          {"bucket", record.bucket},
+          {"counts", std::move(counts)},
+          {"last", format_rfc3339(record.last)},
+          {"raised", record.raised}};
+}
+
+std::optional<fault::RepeatHistory::Record> decode_record(const boost::json::value& from) {
+  fault::RepeatHistory::Record record;
+  record.id = io::string_at(from, {"id"});
+  record.bucket = io::int_at(from, {"bucket"});
+  const auto last = parse_rfc3339(io::string_at(from, {"last"}));
+  const auto& counts = io::array_at(from, {"counts"});
+  if (record.id.empty() || !last || counts.size() != record.counts.size()) return std::nullopt;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    boost::system::error_code bad;
+    record.counts[i] = counts[i].to_number<std::uint32_t>(bad);
+    if (bad) return std::nullopt;
+  }
+  record.last = *last;
+  record.raised = io::bool_at(from, {"raised"});
+  return record;
 }
 
 std::optional<fault::LedgerEntry> decode_entry(const boost::json::value& from) {
@@ -61,6 +98,15 @@ std::optional<fault::LedgerEntry> decode_entry(const boost::json::value& from) {
   entry.last_seen = *last;
   entry.count = static_cast<std::uint64_t>(std::max<std::int64_t>(1, io::int_at(from, {"count"}, 1)));
   entry.evidence = io::string_at(from, {"evidence"});
+  finding.drill = io::bool_at(from, {"drill"});
+  finding.rma_candidate = io::bool_at(from, {"rma"});
+  finding.caused_by = io::string_at(from, {"causedBy"});
+  finding.pod_uid = io::string_at(from, {"podUid"});
+  finding.slurm_job = io::string_at(from, {"slurmJob"});
+  entry.began = parse_rfc3339(io::string_at(from, {"began"})).value_or(*first);
+  entry.incident = io::string_at(from, {"incident"});
+  entry.incident_since = parse_rfc3339(io::string_at(from, {"incidentSince"})).value_or(*first);
+  entry.cured = io::bool_at(from, {"cured"});
   entry.id = fault::finding_id(finding);
   return entry;
 }
@@ -73,8 +119,12 @@ std::string encode_memory(const Memory& memory) {
   boost::json::array gpus;
   for (const auto& gpu : memory.gpus)
     gpus.push_back(boost::json::object{{"index", gpu.index}, {"uuid", gpu.uuid}, {"pci", gpu.pci}});
+  boost::json::array repeats;
+  repeats.reserve(memory.history.size());
+  for (const auto& record : memory.history) repeats.push_back(encode_record(record));
   boost::json::object out{{"bootId", memory.boot_id},
                           {"entries", std::move(entries)},
+                          {"repeats", std::move(repeats)},
                           {"dropped", memory.dropped},
                           {"gpus", std::move(gpus)}};
   if (memory.last_sequence) out["lastSequence"] = *memory.last_sequence;
@@ -92,6 +142,8 @@ Result<Memory> decode_memory(std::string_view text) {
   memory.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, io::int_at(*object, {"dropped"})));
   for (const auto& value : io::array_at(*object, {"entries"}))
     if (auto entry = decode_entry(value)) memory.entries.push_back(std::move(*entry));
+  for (const auto& value : io::array_at(*object, {"repeats"}))
+    if (auto record = decode_record(value)) memory.history.push_back(std::move(*record));
   for (const auto& gpu : io::array_at(*object, {"gpus"}))
     if (const auto index = io::int_at(gpu, {"index"}, -1); index >= 0 && index < 64)
       memory.gpus.push_back({static_cast<unsigned>(index), io::string_at(gpu, {"uuid"}), io::string_at(gpu, {"pci"})});

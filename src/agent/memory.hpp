@@ -24,6 +24,7 @@ struct Memory {
   std::vector<fault::LedgerEntry> entries;
   std::uint64_t dropped = 0;
   std::vector<KnownGpu> gpus;  // as the driver named them while they were well: a lost one cannot say its name
+  std::vector<fault::RepeatHistory::Record> history = {};  // what has come how often
 };
 
 std::string encode_memory(const Memory& memory);

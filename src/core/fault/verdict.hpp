@@ -24,6 +24,8 @@ struct Treatment {
 };
 
 Treatment treatment(const Finding& finding, std::span<const PolicyRule> rules);
+// Also by how often it has come; a rule of the policy stands above that too.
+Treatment treatment(const LedgerEntry& entry, std::span<const PolicyRule> rules);
 // The same from what a NodeHealth says of a finding.
 Treatment treatment(std::string_view component, std::string_view code, Severity severity, std::string_view action,
                     std::span<const PolicyRule> rules);
@@ -45,7 +47,13 @@ struct Judgement {
   std::string message;  // a sentence
 };
 
-// The gravest finding decides. A failed probe is Unknown, never healthy, unless a finding already says Unhealthy.
+struct IncidentSet;
+
+// The gravest incident decides and is named by its root; of equal ones the first. The text holds no counts and no
+// times, so that a storm does not rewrite it. A failed probe is Unknown, never healthy, unless an incident already says
+// Unhealthy.
+Judgement judge(const IncidentSet& incidents, ProbeState probe, std::string_view probe_message);
+// The same for entries that nobody has joined to incidents yet.
 Judgement judge(std::span<const LedgerEntry> entries, ProbeState probe, std::string_view probe_message,
                 std::span<const PolicyRule> rules);
 
