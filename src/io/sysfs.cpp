@@ -229,4 +229,16 @@ std::string pci_address_of(std::string_view path) {
   return is_pci_address(name) ? std::string(name) : std::string();
 }
 
+std::string last_pci_address_in(std::string_view path) {
+  std::string_view found;
+  while (!path.empty()) {
+    const auto slash = path.find('/');
+    const auto part = path.substr(0, slash);
+    if (part.starts_with("usb")) return "";
+    if (is_pci_address(part)) found = part;
+    path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
+  }
+  return std::string(found);
+}
+
 }  // namespace homeostat::io

@@ -105,6 +105,9 @@ class SysTree {
 
 // "0000:41:00.1" out of "../../../0000:41:00.1"; "" when the last part is no PCI address.
 std::string pci_address_of(std::string_view path);
+// The function that owns what a path of /sys/devices leads to: the last PCI address in it; "" for none, and for what
+// hangs on a USB controller.
+std::string last_pci_address_in(std::string_view path);
 bool is_pci_address(std::string_view text);
 // "0x" hexadecimal or decimal; nothing else before or behind it but blanks.
 std::optional<std::uint64_t> parse_number(std::string_view text);
