@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/repair.hpp"
+#include "controller/drill/reconciler.hpp"
 #include "controller/node_pool/reconciler.hpp"
 #include "controller/notify/notifier.hpp"
 #include "controller/repair/opener.hpp"
@@ -60,11 +61,12 @@ class Program {
         nodes_(clients_, kube::resources::nodes, of_pools(), clock_, random_),
         healths_(clients_, kube::resources::node_healths, {}, clock_, random_),
         repairs_(clients_, kube::resources::repairs, {}, clock_, random_),
-        clusters_(clients_, kube::resources::slurm_clusters, {}, clock_, random_) {}
+        clusters_(clients_, kube::resources::slurm_clusters, {}, clock_, random_),
+        drills_(clients_, clock_, random_) {}
 
   io::SystemClock& clock() { return clock_; }
   io::SystemRandom& random() { return random_; }
-  std::string metrics() const { return render_metrics(pools_.store(), repairs_.store()); }
+  std::string metrics() const { return render_metrics(pools_.store(), repairs_.store()) + drills_.metrics(); }
   bool synced() const { return repairs_.synced() && healths_.synced() && nodes_.synced() && pools_.synced(); }
 
   void lead(std::stop_token stop) {
@@ -99,6 +101,7 @@ class Program {
     for (kube::Controller* controller : {&opening, &repairing, &pooling})
       threads.emplace_back([controller, stop] { controller->run(stop); });
     threads.emplace_back([&slurm, stop] { slurm.run(stop); });
+    threads.emplace_back([this, &events, stop] { drills_.run(events, stop); });
     for (std::jthread& thread : threads) thread.join();
   }
 
@@ -139,6 +142,7 @@ class Program {
   std::unique_ptr<Notifications> notifications_;
   kube::EventRecorder recorder_;
   kube::Informer pools_, nodes_, healths_, repairs_, clusters_;
+  DrillOperator drills_;
 };
 
 std::string Program::summary(const kube::Object& object) {

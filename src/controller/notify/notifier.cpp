@@ -120,9 +120,10 @@ class Notifier final : public Notifications {
 
 std::string notification_body(const repair::Record& record) {
   bool action = needs_people(record);
-  std::string text = "Node " + record.node + " of pool " + record.pool + ": " + repair::spoken(record.fault) +
-                     (record.fault.device.empty() ? "" : " on " + record.fault.device) + ". " +
-                     (record.message.empty() ? "Its repair has begun" : record.message) + ". " +
+  // A drill says so in its first word: whoever is on call reads no further.
+  std::string text = (record.fault.drill ? "DRILL: node " : "Node ") + record.node + " of pool " + record.pool + ": " +
+                     repair::spoken(record.fault) + (record.fault.device.empty() ? "" : " on " + record.fault.device) +
+                     ". " + (record.message.empty() ? "Its repair has begun" : record.message) + ". " +
                      (action ? "Please look at it: kubectl describe repair " + record.name : "No action is needed.");
   boost::json::object body{{"repair", record.name},
                            {"phase", repair::to_string(record.phase)},

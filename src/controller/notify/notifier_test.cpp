@@ -31,6 +31,9 @@ std::string text_of(const repair::Record& record) {
 TEST_CASE("people are told what happened and whether they have to do anything") {
   repair::Record record = sick();
   CHECK(text_of(record) == "Node n1 of pool gpu: xid 79 on 0000:17:00. Its repair has begun. No action is needed.");
+  record.fault.drill = true;
+  CHECK(text_of(record).starts_with("DRILL: node n1 of pool gpu: xid 79"));
+  record.fault.drill = false;
   record.phase = repair::Phase::failed;
   record.message = "failed: 3 new machines in a row did not become fit";
   CHECK(text_of(record).find("kubectl describe repair rep-1") != std::string::npos);
