@@ -52,6 +52,13 @@ struct Sensors::Shared {
 
 namespace {
 
+std::string hang_message(const Sensor& sensor, Duration since) {
+  std::string message = "The sensor ";
+  message.append(sensor.name()).append(" has not answered for ").append(format_duration(since));
+  if (const auto file = sensor.now_reading(); !file.empty()) message.append("; it hangs in ").append(file);
+  return message.append(". It is asked again when it returns.");
+}
+
 // A sensor is looked at by nobody else while its look is under way, whether or not it was given up.
 bool is_idle(const Entry& entry) { return !entry.started && !entry.reporting; }
 
@@ -186,9 +193,7 @@ void Sensors::tick() {
     if (!entry.started || entry.reporting || now - *entry.started <= entry.sensor->patience()) continue;
     if (!entry.given_up) --shared_->free_threads;
     entry.given_up = true;
-    shared_->hand_over(lock, entry,
-                       failed("The sensor " + std::string(entry.sensor->name()) + " has not answered for " +
-                              format_duration(now - *entry.started) + "; it is asked again when it returns."));
+    shared_->hand_over(lock, entry, failed(hang_message(*entry.sensor, now - *entry.started)));
   }
   while (!shared_->stopped && shared_->free_threads < shared_->wanted_threads && !shared_->entries.empty()) {
     ++shared_->free_threads;

@@ -24,6 +24,12 @@ inline constexpr std::string_view machine_token_annotation =
     "homeostat.dev/machine-token";  // provider's idempotency token
 inline constexpr std::string_view promoted_for_annotation =
     "homeostat.dev/promoted-for";  // Repair that took the spare, or "pool"
+// NodePool label: "true" marks a production pool, "false" one that drills may strike. Without it, a pool of real
+// machines counts as production and one of the lab does not.
+inline constexpr std::string_view production_label = "homeostat.dev/production";
+// NodeHealth annotation: the Drill that the node's agent holds ready, so that whoever breaks something knows that it
+// will be taken for a drill.
+inline constexpr std::string_view drill_annotation = "homeostat.dev/drill";
 // Pod label that forbids automatic replacement of the pod's node when its value is "true".
 inline constexpr std::string_view no_replace_label = "homeostat.dev/no-replace";
 // Labels of objects that a SlurmCluster owns.

@@ -34,7 +34,7 @@ extern const Resource nodes, pods, services, secrets, config_maps, namespaces, e
     persistent_volume_claims, service_accounts, endpoints, deployments, stateful_sets, daemon_sets, jobs, leases,
     pod_disruption_budgets, roles, role_bindings, cluster_roles, cluster_role_bindings, custom_resource_definitions,
     storage_classes, priority_classes, network_policies, node_pools, slurm_clusters, node_healths, health_policies,
-    repairs;
+    repairs, drills;
 // All of the above, and the one that a manifest's apiVersion and kind name (nullptr: not one of them).
 const std::vector<const Resource*>& all();
 const Resource* find_kind(std::string_view api_version, std::string_view kind);

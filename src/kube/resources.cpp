@@ -44,6 +44,7 @@ const Resource slurm_clusters = ours("slurmclusters", "SlurmCluster", true);
 const Resource node_healths = ours("nodehealths", "NodeHealth", false);
 const Resource health_policies = ours("healthpolicies", "HealthPolicy", false);
 const Resource repairs = ours("repairs", "Repair", false);
+const Resource drills = ours("drills", "Drill", false);
 
 const Resource* find_kind(std::string_view api_version, std::string_view kind) {
   for (const Resource* resource : all())
@@ -81,7 +82,8 @@ const std::vector<const Resource*>& all() {
                                                  &slurm_clusters,
                                                  &node_healths,
                                                  &health_policies,
-                                                 &repairs};
+                                                 &repairs,
+                                                 &drills};
   return list;
 }
 

@@ -105,7 +105,7 @@ struct JobSpeed::Member {
   double others_s = 0;   // the median of the others' measure
   double others_wait_s = 0;
   double ratio = 0;
-  bool outlying = false;            // beyond the others' own spread
+  bool outlying = false;            // beyond the others' own spread, and by more than a trifle
   std::vector<HardwareFact> facts;  // that single this node out
 };
 
@@ -217,7 +217,9 @@ void JobSpeed::compare(std::vector<Member>& members, bool by_compute, Duration w
     distances.reserve(sorted.size());
     for (size_t i = 0; i < sorted.size(); ++i)
       if (i != own) distances.push_back(std::abs(sorted[i] - member.others_s));
-    member.outlying = member.measure_s - member.others_s > outlier_sigmas * mad_to_sigma * median(std::move(distances));
+    const double excess_s = member.measure_s - member.others_s;
+    member.outlying = excess_s > outlier_sigmas * mad_to_sigma * median(std::move(distances)) &&
+                      excess_s > params_.least_cost * member.value.step_s;
   }
 }
 
@@ -290,20 +292,24 @@ JobSpeed::Job JobSpeed::follow_job(const std::vector<Member>& members, bool by_c
 // Slow at this moment; between the two thresholds whatever was goes on.
 void JobSpeed::follow_node(Member& member, const Job& job, TimePoint now) {
   auto& history = *member.history;
-  bool slow = false;
+  const double step_s = member.value.step_s;
+  bool slow = false, fast = false;
   if (job.by_compute) {
     // A node that others wait for waits itself no longer than they do. One that does not wait at all (each node of the
     // job works for itself) is slow when its whole step is.
-    const bool holds_up = member.value.wait_s <= member.others_wait_s + 0.02 * member.value.step_s;
-    slow = member.ratio > params_.slow_ratio && member.outlying && holds_up;
+    const double waits_longer_s = member.value.wait_s - member.others_wait_s;
+    slow = member.ratio > params_.slow_ratio && member.outlying && waits_longer_s <= 0.02 * step_s;
+    fast = member.ratio < params_.recovered_ratio || waits_longer_s > params_.least_cost * step_s ||
+           member.measure_s - member.others_s < params_.least_cost / 2 * step_s;
   } else {
     member.ratio = job.slowdown;
     slow = slower_since_ && job.slowdown > params_.slow_ratio && !member.facts.empty();
+    fast = job.slowdown < params_.recovered_ratio || member.facts.empty();
   }
   if (slow) {
     if (!history.slow_since) history.slow_since = now;
     history.fast_since.reset();
-  } else if (member.ratio < params_.recovered_ratio || (!job.by_compute && member.facts.empty())) {
+  } else if (fast) {
     history.slow_since.reset();
     if (!history.fast_since) history.fast_since = now;
     if (now - *history.fast_since >= params_.recovery) history.straggler = false;

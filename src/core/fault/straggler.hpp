@@ -25,7 +25,8 @@ namespace homeostat::fault {
 struct SpeedParams {
   double slow_ratio = 1.10;       // to the median of the job's other nodes
   double recovered_ratio = 1.05;  // below it a node is as fast as the others
-  double slow_clock = 0.90;       // an SM clock below this part of the other nodes' is a fact
+  double least_cost = 0.05;  // what it takes longer must be this part of the job's step: else it costs nobody anything
+  double slow_clock = 0.90;  // an SM clock below this part of the other nodes' is a fact
   Duration continuity{240'000};
   Duration corroborated_continuity{60'000};  // a hardware fact of this node alone says the same
   Duration recovery{120'000};

@@ -307,6 +307,21 @@ TEST_CASE("a node that computes longer but waits as long as the rest holds nobod
   CHECK(found == 0);
 }
 
+//   n0 █░░░░░░░░░░░░░░░ n1 █▌░░░░░░░░░░░░░░      1.4 ms or 2 ms of a step of 200 ms: it costs nobody anything
+TEST_CASE("a longer time that is a trifle beside the step is not slowness") {
+  JobSpeed speed("12");
+  size_t found = 0;
+  TimePoint now = start;
+  for (int i = 0; i < 120; ++i) {
+    now += look_every;
+    std::vector<NodeSpeed> reports;
+    for (int n = 0; n < 4; ++n)
+      reports.push_back({"n" + std::to_string(n), n == 1 ? 0.002 : 0.0014, 0.198, 0.2, i, now, 0, -1, {}});
+    found += stragglers(speed.judge(reports, now)).size();
+  }
+  CHECK(found == 0);
+}
+
 //   n0 ████████ n1 ████████ n2 ████████████      no waits at all: each for itself, and n2 is slow all the same
 TEST_CASE("nodes that do not wait for each other are compared, too") {
   JobSpeed speed("12");
