@@ -1,7 +1,8 @@
 // Group "detect": what watching a node costs, and how soon a kernel line is seen in Kubernetes. One agent as a process
 // of its own against the lab's API server, for a Node that exists in Kubernetes only and belongs to no pool, so that
 // nothing is repaired. It follows a kernel log in a file, asks 8 fake GPUs through the fake NVML, and reads a fake
-// sysfs with 8 InfiniBand ports and 8 network cards.
+// sysfs with 8 InfiniBand ports and 8 network cards. Beside it, where bench/build-peer has made it,
+// node-problem-detector in its usual form: the real /dev/kmsg to a Node condition.
 #include <fmt/core.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <condition_variable>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -31,6 +33,8 @@ using namespace homeostat;
 namespace {
 
 constexpr const char* node_name = "homeostat-bench-detect";
+constexpr const char* peer_node_name = "homeostat-bench-peer";
+constexpr int peer_runs = 5;
 constexpr int gpus = 8, pairs = 100, storm_lines = 10'000, classified_lines = 1'000'000;
 constexpr Duration settle{15'000}, idle{60'000}, seen_limit{5'000}, storm_watch{15'000};
 
@@ -160,7 +164,8 @@ struct Bench {
   bench::Measure seen{"detect.line_to_nodehealth_ms", "ms", 100, {}, 20}, rss{"detect.agent_rss_mib", "MiB", 12},
       cpu{"detect.agent_idle_core_percent", "%", 0.2}, lines{"detect.million_lines_cpu_s", "s", 2},
       writes{"detect.storm_api_writes", "", 8}, growth{"detect.storm_rss_growth_mib", "MiB", 1},
-      counted{"detect.storm_lines_not_counted", "", 0};
+      counted{"detect.storm_lines_not_counted", "", 0}, peer_seen{"detect.peer_npd_line_to_condition_ms", "ms"},
+      peer_rss{"detect.peer_npd_rss_mib", "MiB"};
 };
 
 Result<void> make_node(Bench& b) {
@@ -300,9 +305,74 @@ Result<void> digest(Bench& b) {
   return {};
 }
 
+// What node-problem-detector is told: one rule that makes a condition of an XID.
+constexpr const char* peer_config = R"({"plugin": "kmsg", "logPath": "/dev/kmsg", "lookback": "0s", "bufferSize": 10,
+  "source": "bench", "metricsReporting": false,
+  "conditions": [{"type": "BenchXid", "reason": "None", "message": "no XID"}],
+  "rules": [{"type": "permanent", "condition": "BenchXid", "reason": "Xid", "pattern": "homeostat bench: Xid .*"}]})";
+
+bool peer_says(kube::Client& client, std::string_view status) {
+  const auto node = client.get(kube::resources::nodes, "", peer_node_name);
+  if (!node) return false;
+  for (const auto& condition : io::array_at(*node, {"status", "conditions"}))
+    if (io::string_at(condition, {"type"}) == "BenchXid") return io::string_at(condition, {"status"}) == status;
+  return false;
+}
+
+// One run: a fresh peer, a line in /dev/kmsg, how long until the Node's condition turned.
+Result<void> peer_once(Bench& b, kube::Client& client, const std::string& program, const std::string& server) {
+  (void)client.remove(kube::resources::nodes, "", peer_node_name, {});
+  auto node = client.create(kube::resources::nodes, "", kube::new_object(kube::resources::nodes, "", peer_node_name));
+  if (!node) return std::unexpected(node.error());
+  io::SpawnOptions options;
+  options.stdout_path = options.stderr_path = b.folder + "/peer.log";
+  auto peer = io::Process::spawn(
+      {program, "--config.system-log-monitor=" + b.folder + "/peer.json",
+       std::string("--hostname-override=") + peer_node_name, "--port=0", "--prometheus-port=0",
+       "--apiserver-override=" + server + "?inClusterConfig=false&auth=" + b.context.places().kubeconfig()},
+      options);
+  if (!peer) return std::unexpected(peer.error());
+  const auto until = [&](std::string_view status, Duration limit) {
+    const auto deadline = b.context.clock().monotonic() + limit;
+    while (!peer_says(client, status) && b.context.clock().monotonic() < deadline)
+      b.context.clock().sleep(Duration(5), {});
+    return peer_says(client, status);
+  };
+  const bool ready = until("False", Duration(30'000));
+  const auto from = std::chrono::steady_clock::now();
+  if (ready) std::ofstream("/dev/kmsg") << "homeostat bench: Xid 79\n";
+  const bool seen = ready && until("True", Duration(30'000));
+  const auto took = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - from).count();
+  if (seen) b.peer_seen.runs.push_back(took), b.peer_rss.runs.push_back(rss_mib(peer->pid()));
+  peer->kill(SIGTERM);
+  if (!peer->wait(Duration(5'000))) peer->kill(SIGKILL);
+  if (!seen)
+    return fail(ErrorKind::timeout, "node-problem-detector set no condition; its log: " + b.folder + "/peer.log");
+  return {};
+}
+
+// For comparison only: without the peer's program there is nothing to compare with.
+Result<void> peer(Bench& b) {
+  const char* cache = std::getenv("HOMEOSTAT_CACHE");
+  const auto program = std::string(cache != nullptr ? cache : "/var/cache/homeostat") + "/peer/node-problem-detector";
+  if (!io::exists(program)) {
+    b.teller.say("node-problem-detector is not there to compare with: bench/build-peer makes it");
+    return {};
+  }
+  auto client = b.context.client();
+  auto config = kube::load_kubeconfig({.paths = {b.context.places().kubeconfig()}, .context = ""});
+  if (!client || !config) return std::unexpected(client ? config.error() : client.error());
+  if (auto done = write(b.folder + "/peer.json", peer_config); !done) return done;
+  b.teller.say(fmt::format("node-problem-detector, {} times", peer_runs));
+  for (int i = 0; i < peer_runs; ++i)
+    if (auto done = peer_once(b, **client, program, config->server); !done) return done;
+  (void)(*client)->remove(kube::resources::nodes, "", peer_node_name, {});
+  return {};
+}
+
 Result<void> measure(Bench& b) {
   if (auto begun = begin(b); !begun) return begun;
-  for (auto* part : {rest, latency, storm, digest})
+  for (auto* part : {rest, latency, storm, digest, peer})
     if (auto done = part(b); !done) return done;
   return {};
 }
@@ -333,7 +403,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "bench_detect: {}\n", done.error().message);
     return 1;
   }
-  const std::vector<bench::Measure> measures = {b.seen, b.rss, b.cpu, b.lines, b.writes, b.growth, b.counted};
+  std::vector<bench::Measure> measures = {b.seen, b.rss, b.cpu, b.lines, b.writes, b.growth, b.counted};
+  if (!b.peer_seen.runs.empty()) measures.insert(measures.end(), {b.peer_seen, b.peer_rss});
   fmt::print("\n{}", bench::table(measures));
   if (auto written = io::write_file(argv[1], bench::to_json(measures) + "\n"); !written) {
     fmt::print(stderr, "bench_detect: {}\n", written.error().message);
