@@ -40,7 +40,8 @@ boost::json::object encode_entry(const fault::LedgerEntry& entry) {
                           {"evidence", entry.evidence},
                           {"began", format_rfc3339(entry.began)},
                           {"incident", entry.incident},
-                          {"incidentSince", format_rfc3339(entry.incident_since)}};
+                          {"incidentSince", format_rfc3339(entry.incident_since)},
+                          {"role", fault::to_string(entry.role)}};
   if (finding.drill) out["drill"] = true;
   if (finding.rma_candidate) out["rma"] = true;
   if (entry.cured) out["cured"] = true;
@@ -106,6 +107,7 @@ std::optional<fault::LedgerEntry> decode_entry(const boost::json::value& from) {
   entry.began = parse_rfc3339(io::string_at(from, {"began"})).value_or(*first);
   entry.incident = io::string_at(from, {"incident"});
   entry.incident_since = parse_rfc3339(io::string_at(from, {"incidentSince"})).value_or(*first);
+  entry.role = fault::parse_role(io::string_at(from, {"role"}));
   entry.cured = io::bool_at(from, {"cured"});
   entry.id = fault::finding_id(finding);
   return entry;

@@ -297,13 +297,19 @@ bool nics_are_companions(const Occurrence& a, const Occurrence& b) {
   return same_pci_device(a.device, b.device) && (concerns_adapter(a) || concerns_adapter(b));
 }
 
+}  // namespace
+
+bool attaches_to_one(const Occurrence& o) {
+  if (o.cause.family == Family::teardown || o.finding->code == "OOM_HEADER") return true;
+  if (o.cause.family == Family::nic) return o.cause.after_effect;
+  return is_of_gpu(o.cause.family) && o.device.empty();
+}
+
 bool names_cause(const Occurrence& cause, const Occurrence& effect) {
   const auto& named = effect.finding->caused_by;
   return !named.empty() && same_gpu(cause, effect) && code_fits(named, cause.finding->code) &&
          (cause.finding->component == "gpu-xid" || cause.finding->component == "nvlink");
 }
-
-}  // namespace
 
 bool same_pci_device(std::string_view a, std::string_view b) {
   a = without_function(a);

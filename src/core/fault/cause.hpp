@@ -70,6 +70,11 @@ bool is_grave(const Occurrence& o);  // error or fatal
 // It takes down what hangs on the GPU: its links, its peers' programs.
 bool gpu_has_died(const Occurrence& o);
 
+// It belongs to one fault at most and joins no two: an after-effect, or a line that names no device.
+bool attaches_to_one(const Occurrence& o);
+// Does `effect` say that `cause` is its cause?
+bool names_cause(const Occurrence& cause, const Occurrence& effect);
+
 // Seen within the window, are they of one fault? Symmetric; says nothing of time.
 bool are_companions(const Occurrence& a, const Occurrence& b, const Topology& topology);
 // Is `effect` what `cause` leads to, or a later sight of it, though it comes long after? Looks at the time between.

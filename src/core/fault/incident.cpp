@@ -15,6 +15,13 @@ namespace {
 constexpr size_t many_devices = 3;
 constexpr Duration same_moment{1'000};
 
+// What attaches to one fault is looked at anew each time: its true cause may have come after it. Only what was a root
+// itself has an incident to bring along.
+bool brings_incident(const LedgerEntry& entry, const Occurrence& seen) {
+  if (entry.incident.empty()) return false;
+  return !attaches_to_one(seen) || (entry.role == Role::root && seen.cause.family != Family::teardown);
+}
+
 // Entries joined to groups. A group is known by its smallest member.
 class Groups {
  public:
@@ -22,7 +29,7 @@ class Groups {
       : parent_(entries.size()), since_(entries.size()), assigned_(entries.size()) {
     std::iota(parent_.begin(), parent_.end(), size_t{0});
     for (size_t i = 0; i < entries.size(); ++i) {
-      assigned_[i] = !entries[i].incident.empty();
+      assigned_[i] = brings_incident(entries[i], seen[i]);
       since_[i] = assigned_[i] ? entries[i].incident_since : seen[i].at;
     }
   }
@@ -70,10 +77,12 @@ std::vector<size_t> by_time(const std::vector<LedgerEntry>& entries, const std::
   return order;
 }
 
-void join_same_incident(const std::vector<LedgerEntry>& entries, Groups& groups) {
+void join_same_incident(const std::vector<LedgerEntry>& entries, const std::vector<Occurrence>& seen, Groups& groups) {
   for (size_t i = 0; i < entries.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      if (!entries[i].incident.empty() && entries[i].incident == entries[j].incident) groups.unite(i, j);
+      if (entries[i].incident == entries[j].incident && brings_incident(entries[i], seen[i]) &&
+          brings_incident(entries[j], seen[j]))
+        groups.unite(i, j);
 }
 
 // The window counts from the group's first entry: no chain of lines makes it longer.
@@ -83,6 +92,7 @@ void join_companions(const std::vector<Occurrence>& seen, const std::vector<size
     for (size_t i = j; i-- > 0;) {
       const auto late = order[j], early = order[i];
       if (seen[late].at - seen[early].at > companion_window) break;
+      if (attaches_to_one(seen[late]) || attaches_to_one(seen[early])) continue;
       if (seen[late].at - groups.since(early) > companion_window ||
           seen[late].at - groups.since(late) > companion_window)
         continue;
@@ -133,14 +143,48 @@ bool is_deeper(const std::vector<LedgerEntry>& entries, const std::vector<Occurr
 void join_late(const std::vector<LedgerEntry>& entries, const std::vector<Occurrence>& seen,
                const std::vector<size_t>& order, const Topology& topology, Groups& groups) {
   for (auto i : order) {
-    if (groups.assigned(i)) continue;
+    if (groups.assigned(i) || attaches_to_one(seen[i])) continue;
     auto deepest = i;
     for (size_t k = 0; k < entries.size(); ++k)
       if (groups.find(k) == groups.find(i) && is_deeper(entries, seen, k, deepest)) deepest = k;
     std::optional<size_t> cause;
     for (auto k : order)
-      if (groups.find(k) != groups.find(i) && leads_later(seen[k], seen[deepest], topology)) cause = k;
+      if (!attaches_to_one(seen[k]) && groups.find(k) != groups.find(i) &&
+          leads_later(seen[k], seen[deepest], topology))
+        cause = k;
     if (cause) groups.unite(*cause, i);
+  }
+}
+
+// How well `cause` explains an entry that attaches to one: smaller is better, nullopt is not at all.
+using Fit = std::tuple<int, Duration, int, TimePoint, std::string_view>;
+std::optional<Fit> fit_of(const Occurrence& cause, std::string_view cause_id, const Occurrence& entry,
+                          const Topology& topology) {
+  if (attaches_to_one(cause) && (cause.cause.family == Family::teardown || cause.cause.depth >= entry.cause.depth))
+    return std::nullopt;
+  const auto apart = entry.at > cause.at ? entry.at - cause.at : cause.at - entry.at;
+  const bool near = apart <= companion_window && are_companions(cause, entry, topology);
+  const bool same_device = same_pci_device(cause.device, entry.device);
+  const auto fit = [&](int kind, Duration distance) {
+    return Fit{kind, distance, cause.cause.depth, cause.at, cause_id};
+  };
+  if (names_cause(cause, entry)) return fit(0, apart);
+  if (near && same_device) return fit(1, Duration(0));
+  if (leads_later(cause, entry, topology)) return fit(2, apart);
+  if (near) return fit(3, Duration(0));
+  return std::nullopt;
+}
+
+void attach(const std::vector<LedgerEntry>& entries, const std::vector<Occurrence>& seen,
+            const std::vector<size_t>& order, const Topology& topology, Groups& groups) {
+  for (auto i : order) {
+    if (!attaches_to_one(seen[i])) continue;
+    std::optional<std::pair<Fit, size_t>> best;
+    for (auto k : order) {
+      const auto fit = k == i ? std::nullopt : fit_of(seen[k], entries[k].id, seen[i], topology);
+      if (fit && (!best || *fit < best->first)) best = {*fit, k};
+    }
+    if (best) groups.unite(best->second, i);
   }
 }
 
@@ -210,7 +254,7 @@ std::string id_of(const std::vector<size_t>& members, const std::vector<LedgerEn
   const LedgerEntry* oldest = nullptr;
   for (auto m : members) {
     const auto& entry = entries[m];
-    if (entry.incident.empty()) continue;
+    if (!brings_incident(entry, seen[m])) continue;
     if (!oldest || std::tie(entry.incident_since, entry.incident) < std::tie(oldest->incident_since, oldest->incident))
       oldest = &entry;
   }
@@ -232,10 +276,11 @@ bool join_incidents(std::vector<LedgerEntry>& entries, std::span<const std::pair
   const auto seen = occurrences_of(entries, names);
   const auto order = by_time(entries, seen);
   Groups groups(entries, seen);
-  join_same_incident(entries, groups);
+  join_same_incident(entries, seen, groups);
   join_companions(seen, order, topology, groups);
   join_whole_node(seen, groups);
   join_late(entries, seen, order, topology, groups);
+  attach(entries, seen, order, topology, groups);
   std::vector<std::vector<size_t>> members(entries.size());
   for (size_t i = 0; i < entries.size(); ++i) members[groups.find(i)].push_back(i);
   bool changed = false;

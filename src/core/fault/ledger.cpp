@@ -22,6 +22,12 @@ std::string_view to_string(Role role) {
   return "";
 }
 
+Role parse_role(std::string_view text) {
+  for (const auto role : {Role::root, Role::companion, Role::cascade, Role::victim})
+    if (to_string(role) == text) return role;
+  return Role::none;
+}
+
 std::string finding_id(const Finding& finding) {
   std::string id = finding.component + ":" + finding.code;
   if (!finding.device.empty()) id += "@" + finding.device;
@@ -118,7 +124,8 @@ bool Ledger::resolve(const Finding& good_news, TimePoint seen) {
   std::vector<bool> gone(entries_.size());
   bool kept = false;
   for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!cured_by(entries_[i].finding, good_news)) continue;
+    // Old news cures nothing that has come since.
+    if (!cured_by(entries_[i].finding, good_news) || entries_[i].last_seen > seen) continue;
     entries_[i].cured = comes_too_often(entries_[i], seen);
     gone[i] = !entries_[i].cured;
     kept |= entries_[i].cured;
@@ -246,7 +253,6 @@ void Ledger::restore(std::vector<LedgerEntry> entries, std::uint64_t dropped,
   entries_ = std::move(entries);
   dropped_ = dropped;
   history_.restore(std::move(history));
-  // Roles are not remembered: they follow from the entries.
   join_incidents(entries_, names_, topology_);
   unjoined_ = false;
 }

@@ -24,7 +24,8 @@ enum class Role {
   cascade,    // an after-effect
   victim,     // damage that another device did
 };
-std::string_view to_string(Role role);  // "" for none
+std::string_view to_string(Role role);   // "" for none
+Role parse_role(std::string_view text);  // none for an unknown word
 
 struct LedgerEntry {
   std::string id;  // stable per component, code and device: "gpu-xid:79@0000:05:00"
