@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/fault/verdict.hpp"
+#include "core/repair/detectors.hpp"
+#include "core/repair/plan.hpp"
 #include "core/time.hpp"
 
 namespace homeostat::api {
@@ -25,6 +27,10 @@ struct HealthPolicy {
   int max_concurrent = 2;
   int max_percent = 20;
   std::vector<fault::PolicyRule> rules;
+  repair::DetectorPolicy detectors;  // conditions[], agentSilence_s, nodeSilence_s, startup_s
+  fault::RepairClass reset_fallback = fault::RepairClass::watch;
+  Duration reset_hold{60'000};
+  repair::BreakerPolicy breaker;
   std::vector<WebhookTarget> notify;
   std::vector<std::string> problems;  // sentences
 };

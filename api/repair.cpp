@@ -96,6 +96,7 @@ repair::Fault decode_fault(const object& from) {
   fault.evidence = io::string_at(from, {"evidence"});
   fault.observed_at = time_at(from, {"observedAt"});
   fault.drill = io::bool_at(from, {"drill"});
+  fault.source = io::string_at(from, {"source"});
   return fault;
 }
 
@@ -110,6 +111,8 @@ repair::Record decode_repair(const object& from) {
   record.workers = io::string_at(from, {"spec", "workers"});
   record.boot_id = io::string_at(from, {"spec", "bootId"});
   record.fault = decode_fault(io::object_at(from, {"spec", "fault"}));
+  for (const auto& companion : io::array_at(from, {"spec", "companions"}))
+    if (companion.is_string()) record.companions.emplace_back(companion.get_string());
   record.phase = repair::parse_phase(io::string_at(from, {"status", "phase"})).value_or(repair::Phase::observed);
   record.message = io::string_at(from, {"status", "message"});
   record.next_look = time_at(from, {"status", "nextLook"});
@@ -136,10 +139,14 @@ object encode_repair_spec(const repair::Record& record) {
   put_text(about, "evidence", fault.evidence);
   put_time(about, "observedAt", fault.observed_at);
   if (fault.drill) about["drill"] = true;
+  put_text(about, "source", fault.source);
   object spec{
       {"nodeName", record.node}, {"nodeUID", record.node_uid}, {"pool", record.pool}, {"bootId", record.boot_id}};
   put_text(spec, "workers", record.workers);
   spec["fault"] = std::move(about);
+  array companions;
+  for (const auto& companion : record.companions) companions.emplace_back(companion);
+  if (!companions.empty()) spec["companions"] = std::move(companions);
   return spec;
 }
 

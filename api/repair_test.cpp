@@ -9,7 +9,8 @@ TEST_CASE("a Repair survives writing and reading, all of it") {
   repair::Record record;
   record.name = "rep-1";
   record.node = "n", record.node_uid = "u", record.pool = "p", record.workers = "ns.c.g", record.boot_id = "b";
-  record.fault = {"gpu-xid", "79", "0000:17:00", "fatal", "RESTART_BM", "a line", t, true};
+  record.fault = {"gpu-xid", "79", "0000:17:00", "fatal", "RESTART_BM", "a line", t, true, "condition:A=True"};
+  record.companions = {"xid 45 on 0000:17:00", "nvlink 74"};
   record.phase = repair::Phase::verifying;
   record.message = "m", record.next_look = t;
   record.phases = {{repair::Phase::observed, t}, {repair::Phase::verifying, t}};

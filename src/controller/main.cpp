@@ -12,6 +12,8 @@
 #include "controller/drill/reconciler.hpp"
 #include "controller/node_pool/reconciler.hpp"
 #include "controller/notify/notifier.hpp"
+#include "controller/repair/changes.hpp"
+#include "controller/repair/fleet.hpp"
 #include "controller/repair/opener.hpp"
 #include "controller/repair/reconciler.hpp"
 #include "controller/slurm_cluster/operator.hpp"
@@ -66,7 +68,7 @@ class Program {
 
   io::SystemClock& clock() { return clock_; }
   io::SystemRandom& random() { return random_; }
-  std::string metrics() const { return render_metrics(pools_.store(), repairs_.store()) + drills_.metrics(); }
+  std::string metrics() const { return render_metrics(pools_.store(), repairs_.store(), book_) + drills_.metrics(); }
   bool synced() const { return repairs_.synced() && healths_.synced() && nodes_.synced() && pools_.synced(); }
 
   void lead(std::stop_token stop) {
@@ -74,16 +76,29 @@ class Program {
                               std::string_view reason, std::string_view message) {
       recorder_.record(resource, about, warning ? kube::EventType::warning : kube::EventType::normal, reason, message);
     };
-    RepairOpener opener(sessions_, events);
+    RepairOpener opener(sessions_, events, clock_, fleet_, book_);
     RepairReconciler repairer(sessions_, *notifications_, events, clock_);
-    NodePoolReconciler pooler(sessions_, clock_);
-    kube::Controller opening("opener", opener, clock_, random_);
+    NodePoolReconciler pooler(sessions_, clock_, book_);
+    // Two, so that a Slurm that does not answer about one node does not hold up the others.
+    kube::Controller opening("opener", opener, clock_, random_, {.workers = 2});
     kube::Controller repairing("repair", repairer, clock_, random_, {.workers = 4});
     kube::Controller pooling("node_pool", pooler, clock_, random_);
 
-    opening.watch(healths_);
+    // Every heartbeat is noted; only news is looked at.
+    opening.watch(healths_, [this](const kube::ObjectKey& key, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
+      if (now != nullptr) fleet_.see_health(*now);
+      return health_has_news(old, now) ? std::vector{key} : none();
+    });
+    opening.watch(nodes_, [this](const kube::ObjectKey& key, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
+      if (now != nullptr) fleet_.see_node(*now);
+      return node_has_news(old, now) ? std::vector{key} : none();
+    });
     // A repair that ends makes room in the budget: every sick node is looked at again.
-    opening.watch(repairs_, [this](const kube::ObjectKey&, const kube::ObjectPtr&, const kube::ObjectPtr& now) {
+    opening.watch(repairs_, [this](const kube::ObjectKey& key, const kube::ObjectPtr&, const kube::ObjectPtr& now) {
+      if (now != nullptr)
+        fleet_.see_repair(*now);
+      else
+        fleet_.forget_repair(key.name);
       bool over = now == nullptr || repair::is_terminal(api::decode_repair(*now).phase);
       return over ? keys(healths_) : none();
     });
@@ -102,6 +117,13 @@ class Program {
       threads.emplace_back([controller, stop] { controller->run(stop); });
     threads.emplace_back([&slurm, stop] { slurm.run(stop); });
     threads.emplace_back([this, &events, stop] { drills_.run(events, stop); });
+    // Silence brings no event by itself.
+    threads.emplace_back([this, &opening, stop] {
+      while (!stop.stop_requested()) {
+        clock_.sleep(Duration{5'000}, stop);
+        for (const auto& key : fleet_.newly_silent(Duration{30'000})) opening.enqueue(key);
+      }
+    });
     for (std::jthread& thread : threads) thread.join();
   }
 
@@ -137,6 +159,8 @@ class Program {
 
   io::SystemClock clock_;
   io::SystemRandom random_;
+  FleetWatch fleet_{clock_};
+  PlanBook book_{clock_};
   kube::ClientFactory clients_;
   Sessions sessions_;
   std::unique_ptr<Notifications> notifications_;

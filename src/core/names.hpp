@@ -30,6 +30,8 @@ inline constexpr std::string_view production_label = "homeostat.dev/production";
 // NodeHealth annotation: the Drill that the node's agent holds ready, so that whoever breaks something knows that it
 // will be taken for a drill.
 inline constexpr std::string_view drill_annotation = "homeostat.dev/drill";
+// NodePool annotation "<repair>@<time>": the repair that is being opened (controller/repair/slot).
+inline constexpr std::string_view opening_annotation = "homeostat.dev/opening";
 // Pod label that forbids automatic replacement of the pod's node when its value is "true".
 inline constexpr std::string_view no_replace_label = "homeostat.dev/no-replace";
 // Labels of objects that a SlurmCluster owns.

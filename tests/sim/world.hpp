@@ -105,10 +105,14 @@ class World {
     Controller(const controller::Connectors& connectors, controller::Notifications& notifications,
                const io::Clock& clock)
         : sessions(connectors),
-          opener(sessions, nullptr),
+          fleet(clock),
+          book(clock),
+          opener(sessions, nullptr, clock, fleet, book),
           repairer(sessions, notifications, nullptr, clock),
-          pooler(sessions, clock) {}
+          pooler(sessions, clock, book) {}
     controller::Sessions sessions;
+    controller::FleetWatch fleet;
+    controller::PlanBook book;
     controller::RepairOpener opener;
     controller::RepairReconciler repairer;
     controller::NodePoolReconciler pooler;

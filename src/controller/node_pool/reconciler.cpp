@@ -117,7 +117,7 @@ Result<void> carry_out(Session& session, const api::NodePool& pool, const PoolPl
 }
 
 Result<bool> write_status(kube::Client& client, kube::Object object, const api::NodePool& pool, const PoolPlan& plan,
-                          const std::string& problem, TimePoint now) {
+                          const std::string& problem, const std::optional<PlanBook::Breaker>& breaker, TimePoint now) {
   api::NodePoolStatus status{pool.size + pool.spares, plan.healthy, plan.spare, plan.in_repair, pool.generation};
   boost::json::array conditions = io::array_at(object, {"status", "conditions"});
   std::string message = plan.message + (problem.empty() ? "" : ": " + problem);
@@ -128,6 +128,12 @@ Result<bool> write_status(kube::Client& client, kube::Object object, const api::
                                  {"Oversized", plan.too_many > 0 ? "True" : "False",
                                   plan.too_many > 0 ? "TooManyMachines" : "AsWanted", "", pool.generation},
                                  now);
+  // Until every node was looked at after a start, what was written before stands. A breaker that was never open is not
+  // worth a word.
+  if (breaker && (breaker->open || kube::find_condition(object, "Breaker") != nullptr))
+    changed |= kube::set_condition(
+        conditions, {"Breaker", breaker->open ? "True" : "False", breaker->reason, breaker->message, pool.generation},
+        now);
   if (!changed && api::decode_node_pool_status(object) == status) return false;
   boost::json::object body = api::encode_node_pool_status(status);
   body["conditions"] = std::move(conditions);
@@ -166,7 +172,7 @@ Result<kube::ReconcileResult> NodePoolReconciler::reconcile(const kube::ObjectKe
   PoolPlan plan = plan_pool(world);
   auto done = carry_out(*session, pool, plan);
   if (!done && problem.empty()) problem = done.error().message;
-  auto written = write_status(client, std::move(*object), pool, plan, problem, clock_.now());
+  auto written = write_status(client, std::move(*object), pool, plan, problem, book_.breaker(pool.name), clock_.now());
   if (!written && written.error().kind != ErrorKind::conflict) return std::unexpected(written.error());
   return kube::ReconcileResult{plan.whole && plan.in_repair == 0 ? look_when_whole : look_while_changing};
 }

@@ -2,6 +2,7 @@
 // away.
 #pragma once
 
+#include "controller/world/plan_book.hpp"
 #include "controller/world/session.hpp"
 #include "io/clock.hpp"
 #include "kube/controller.hpp"
@@ -10,13 +11,16 @@ namespace homeostat::controller {
 
 class NodePoolReconciler final : public kube::Reconciler {
  public:
-  NodePoolReconciler(Sessions& sessions, const io::Clock& clock) : sessions_(sessions), clock_(clock) {}
+  // clock and book outlive it. The book says whether the breaker holds repairs of the pool back.
+  NodePoolReconciler(Sessions& sessions, const io::Clock& clock, const PlanBook& book)
+      : sessions_(sessions), clock_(clock), book_(book) {}
 
   Result<kube::ReconcileResult> reconcile(const kube::ObjectKey& key, std::stop_token stop) override;
 
  private:
   Sessions& sessions_;
   const io::Clock& clock_;
+  const PlanBook& book_;
 };
 
 }  // namespace homeostat::controller

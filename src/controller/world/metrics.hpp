@@ -3,10 +3,11 @@
 
 #include <string>
 
+#include "controller/world/plan_book.hpp"
 #include "kube/store.hpp"
 
 namespace homeostat::controller {
 
-std::string render_metrics(const kube::Store& pools, const kube::Store& repairs);
+std::string render_metrics(const kube::Store& pools, const kube::Store& repairs, const PlanBook& book);
 
 }  // namespace homeostat::controller

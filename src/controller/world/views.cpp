@@ -20,6 +20,9 @@ repair::JobState job_state(const slurm::StateSet& states) {
   return slurm::job_is_active(states) ? repair::JobState::running : repair::JobState::ended;
 }
 
+// More conditions than any node has: a bound, not a choice.
+constexpr size_t max_conditions = 256;
+
 }  // namespace
 
 repair::NodeView view_node(const kube::Object& node) {
@@ -34,7 +37,36 @@ repair::NodeView view_node(const kube::Object& node) {
   view.promoted_for = kube::annotation_of(node, names::promoted_for_annotation);
   view.cordoned_by = kube::annotation_of(node, names::cordoned_by_annotation);
   view.machine_token = kube::annotation_of(node, names::machine_token_annotation);
+  view.conditions = view_conditions(node);
   return view;
+}
+
+std::vector<repair::NodeCondition> view_conditions(const kube::Object& node) {
+  std::vector<repair::NodeCondition> conditions;
+  for (const auto& from : io::array_at(node, {"status", "conditions"})) {
+    if (conditions.size() == max_conditions) break;
+    conditions.push_back({io::string_at(from, {"type"}), io::string_at(from, {"status"}),
+                          io::string_at(from, {"reason"}), io::string_at(from, {"message"}).substr(0, 1024),
+                          parse_rfc3339(io::string_at(from, {"lastTransitionTime"})),
+                          parse_rfc3339(io::string_at(from, {"lastHeartbeatTime"}))});
+  }
+  return conditions;
+}
+
+repair::NodeSight view_sight(const kube::Object& node, const api::NodeHealth* health) {
+  repair::NodeSight sight;
+  sight.node = kube::name_of(node);
+  sight.node_uid = kube::uid_of(node);
+  sight.boot_id = io::string_at(node, {"status", "nodeInfo", "bootID"});
+  sight.conditions = view_conditions(node);
+  sight.created_at = parse_rfc3339(io::string_at(node, {"metadata", "creationTimestamp"}));
+  sight.cordoned_by_others =
+      io::bool_at(node, {"spec", "unschedulable"}) && kube::annotation_of(node, names::cordoned_by_annotation).empty();
+  if (health == nullptr) return sight;
+  // The agent's is the machine's own; a kubelet in a container may report its host's.
+  if (!health->status.boot_id.empty()) sight.boot_id = health->status.boot_id;
+  if (health->status.last_report != TimePoint{}) sight.last_report = health->status.last_report;
+  return sight;
 }
 
 repair::HealthView view_health(const api::NodeHealth& health) {
@@ -117,21 +149,42 @@ repair::Policy view_policy(const api::HealthPolicy& policy) {
   view.max_concurrent = policy.max_concurrent;
   view.max_percent = policy.max_percent;
   view.drain_deadline = policy.drain_deadline;
+  view.reset_fallback = policy.reset_fallback;
+  view.reset_hold = policy.reset_hold;
+  view.breaker = policy.breaker;
   return view;
 }
 
 std::vector<repair::Finding> view_findings(const api::NodeHealth& health, const api::HealthPolicy& policy) {
   std::vector<repair::Finding> findings;
+  findings.reserve(health.status.findings.size());
   for (const api::HealthFinding& found : health.status.findings) {
     repair::Finding finding;
-    finding.fault = {found.component, found.code,     found.device,     found.severity,
-                     found.action,    found.evidence, found.first_seen, found.drill};
+    finding.fault.component = found.component, finding.fault.code = found.code, finding.fault.device = found.device;
+    finding.fault.severity = found.severity, finding.fault.action = found.action;
+    finding.fault.evidence = found.evidence, finding.fault.observed_at = found.first_seen;
+    finding.fault.drill = found.drill;
+    finding.id = found.id, finding.incident = found.incident, finding.role = found.role, finding.title = found.title;
     auto severity = fault::parse_severity(found.severity).value_or(fault::Severity::none);
     auto treatment = fault::treatment(found.component, found.code, severity, found.action, policy.rules);
-    finding.replace = treatment.repair_class == fault::RepairClass::replace_node;
+    auto by_catalogue = fault::treatment(found.component, found.code, severity, found.action, {});
+    finding.repair_class = treatment.repair_class;
+    finding.at_once = treatment.unambiguous;
+    // The agent may know better than the code alone (repetitions, thresholds); a rule of this pool's policy decides
+    // over both.
+    auto by_agent = fault::parse_repair_class(found.repair_class);
+    if (by_agent && treatment.repair_class == by_catalogue.repair_class) finding.repair_class = *by_agent;
     findings.push_back(std::move(finding));
   }
   return findings;
+}
+
+std::vector<repair::Incident> view_incidents(const api::NodeHealth& health) {
+  std::vector<repair::Incident> incidents;
+  incidents.reserve(health.status.incidents.size());
+  for (const api::HealthIncident& incident : health.status.incidents)
+    incidents.push_back({incident.id, incident.root, incident.state == "Gathering"});
+  return incidents;
 }
 
 bool is_fit(const repair::NodeView& node, const repair::HealthView& health, int gpus_per_node) {

@@ -6,6 +6,7 @@
 
 #include "api/health_policy.hpp"
 #include "api/node_health.hpp"
+#include "core/repair/plan.hpp"
 #include "core/repair/step.hpp"
 #include "kube/client.hpp"
 #include "provider/provider.hpp"
@@ -20,8 +21,12 @@ repair::SlurmNodeView view_slurm_node(const slurm::Node& node);
 std::vector<repair::JobView> view_jobs(const std::vector<slurm::Job>& jobs);
 repair::MachineView view_machine(const provider::Machine& machine);
 repair::Policy view_policy(const api::HealthPolicy& policy);
-// Each finding with what the policy says about it.
+// What the agent has found, each with what the policy says about it.
 std::vector<repair::Finding> view_findings(const api::NodeHealth& health, const api::HealthPolicy& policy);
+std::vector<repair::Incident> view_incidents(const api::NodeHealth& health);
+std::vector<repair::NodeCondition> view_conditions(const kube::Object& node);
+// What is in the two objects; what else knows the node is still to be asked. health nullptr: it has none.
+repair::NodeSight view_sight(const kube::Object& node, const api::NodeHealth* health);
 
 // Ready, not cordoned, healthy and with all its GPUs: fit to take jobs.
 bool is_fit(const repair::NodeView& node, const repair::HealthView& health, int gpus_per_node);

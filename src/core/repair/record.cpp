@@ -89,6 +89,19 @@ bool may_follow(Phase from, Phase to) {
   return false;
 }
 
+std::string condition_source(std::string_view type, std::string_view status) {
+  std::string source = "condition:";
+  source.append(type).append("=").append(status);
+  return source;
+}
+
+std::optional<SourceCondition> source_condition(const Fault& fault) {
+  constexpr std::string_view prefix = "condition:";
+  auto equals = fault.source.rfind('=');
+  if (!fault.source.starts_with(prefix) || equals == std::string::npos) return std::nullopt;
+  return SourceCondition{fault.source.substr(prefix.size(), equals - prefix.size()), fault.source.substr(equals + 1)};
+}
+
 std::string repair_name(std::string_view node_uid, std::string_view boot_id) {
   // The separator keeps ("ab","c") and ("a","bc") apart.
   std::uint64_t hash = mix(fnv1a(boot_id, fnv1a("\n", fnv1a(node_uid))));

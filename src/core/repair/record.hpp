@@ -41,8 +41,18 @@ struct Fault {
   std::string component = {}, code = {}, device = {}, severity = {}, action = {}, evidence = {};
   std::optional<TimePoint> observed_at = {};
   bool drill = false;
+  // Who saw it, so that it can be read again before anything is done: "" the agent in NodeHealth, a Node condition, or
+  // silence_source.
+  std::string source = {};
   bool operator==(const Fault&) const = default;
 };
+
+inline constexpr std::string_view silence_source = "silence";
+std::string condition_source(std::string_view type, std::string_view status);  // "condition:KernelDeadlock=True"
+struct SourceCondition {
+  std::string type = {}, status = {};
+};
+std::optional<SourceCondition> source_condition(const Fault& fault);  // nullopt: it has another source
 
 struct PhaseEntry {
   Phase phase = Phase::observed;
@@ -78,10 +88,13 @@ struct Replacement {
   bool operator==(const Replacement&) const = default;
 };
 
+inline constexpr size_t max_companions = 8;
+
 struct Record {
   // What was decided once and never changes (spec).
   std::string name = {}, node = {}, node_uid = {}, pool = {}, workers = {}, boot_id = {};
   Fault fault;
+  std::vector<std::string> companions = {};  // what else the same incident showed, for people; at most max_companions
   // What happened since (status).
   Phase phase = Phase::observed;
   std::string message = {};

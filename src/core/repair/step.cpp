@@ -177,25 +177,61 @@ class Stepper {
     if (seen_.node.is_unknown())
       return wait("waiting: the node " + record_.node + " cannot be read", limits_.poll), false;
     if (sick_node_gone()) return close(Phase::cancelled, "cancelled: the node " + record_.node + " is gone"), false;
-    if (!seen_.health.is_present())
-      return wait("waiting: the health of " + record_.node + " cannot be read", limits_.poll), false;
-    const HealthView& health = seen_.health.value;
-    if (withdrawn(health))
+    if (withdrawn())
       return close(Phase::cancelled,
                    "cancelled: " + record_.node + " is healthy again or has rebooted, and nothing was changed"),
              false;
-    if (!confirms(health)) return wait("waiting: nobody can say how " + record_.node + " is", limits_.poll), false;
+    if (!seen_.health.is_present() && seen_by_agent())
+      return wait("waiting: the health of " + record_.node + " cannot be read", limits_.poll), false;
+    if (!confirmed()) return wait("waiting: nobody can say how " + record_.node + " is", limits_.poll), false;
     return true;
   }
 
-  bool confirms(const HealthView& health) const {
-    return health.verdict == "Unhealthy" && health.boot_id == record_.boot_id;
+  bool seen_by_agent() const { return record_.fault.source.empty(); }
+
+  // Who saw the fault is asked again: the agent, another detector's Node condition, or the silence itself.
+  bool confirmed() const {
+    if (!seen_.node.is_present()) return false;
+    if (auto condition = source_condition(record_.fault)) {
+      const NodeCondition* now = find_condition(seen_.node.value.conditions, condition->type);
+      return now != nullptr && now->status == condition->status;
+    }
+    if (record_.fault.source == silence_source) return !heard_again() && kubelet_status() == "Unknown";
+    return seen_.health.is_present() && seen_.health.value.verdict == "Unhealthy" &&
+           seen_.health.value.boot_id == record_.boot_id;
   }
 
-  // A report that is older than the fault says nothing about it, however it was read.
-  bool withdrawn(const HealthView& health) const {
+  std::string_view kubelet_status() const {
+    const NodeCondition* ready = find_condition(seen_.node.value.conditions, "Ready");
+    return ready == nullptr ? std::string_view{} : ready->status;
+  }
+
+  // The fault's time is the agent's last report, by the same clock.
+  bool heard_again() const {
+    const auto& seen_at = record_.fault.observed_at;
+    return seen_.health.is_present() && seen_.health.value.reported_at && seen_at &&
+           *seen_.health.value.reported_at > *seen_at;
+  }
+
+  bool withdrawn() const {
+    if (auto condition = source_condition(record_.fault)) return condition_withdrawn(*condition);
+    if (record_.fault.source == silence_source) {
+      bool kubelet = seen_.node.is_present() && (kubelet_status() == "True" || kubelet_status() == "False");
+      return kubelet || heard_again();
+    }
+    if (!seen_.health.is_present()) return false;
+    // A report that is older than the fault says nothing about it, however it was read.
+    const HealthView& health = seen_.health.value;
     bool newer = !health.reported_at || !record_.fault.observed_at || *health.reported_at > *record_.fault.observed_at;
     return newer && (health.verdict == "Healthy" || health.boot_id != record_.boot_id);
+  }
+
+  // A condition as it was before the fault says nothing about it, either.
+  bool condition_withdrawn(const SourceCondition& source) const {
+    if (!seen_.node.is_present()) return false;
+    const NodeCondition* now = find_condition(seen_.node.value.conditions, source.type);
+    if (now == nullptr || now->status == source.status) return false;
+    return !now->transition_at || !record_.fault.observed_at || *now->transition_at > *record_.fault.observed_at;
   }
 
   void observed() {
@@ -255,14 +291,13 @@ class Stepper {
         return act("slurm_undrain", SlurmUndrain{record_.node, slurm_reason(record_)}, "the fault was withdrawn"), true;
       return close(Phase::cancelled, "cancelled: the fault was withdrawn before any job was stopped"), true;
     }
-    bool gone = sick_node_gone() || (seen_.health.is_present() && withdrawn(seen_.health.value));
+    bool gone = sick_node_gone() || withdrawn();
     if (gone) {
       if (!intended("slurm_drain"))
         return close(Phase::cancelled, "cancelled: the fault was withdrawn and nothing was changed"), true;
       return act("slurm_undrain", SlurmUndrain{record_.node, slurm_reason(record_)}, "the fault was withdrawn"), true;
     }
-    if (!seen_.node.is_present() || !seen_.health.is_present() || !confirms(seen_.health.value))
-      return wait("waiting: the fault on " + record_.node + " cannot be confirmed", limits_.poll), true;
+    if (!confirmed()) return wait("waiting: the fault on " + record_.node + " cannot be confirmed", limits_.poll), true;
     return false;
   }
 
@@ -419,13 +454,25 @@ class Stepper {
     go(phase_before_blocked(record_), "no longer blocked");
   }
 
-  // A person who takes our cordon off wants the node back. True when the decision is made.
+  // A person who takes our cordon off wants the node back. One look is not enough for that: it may be from before the
+  // cordon. True when the decision is made.
   bool uncordoned() {
-    if (!done("cordon") || !seen_.node.is_present() || sick_node_gone() || seen_.node.value.unschedulable) return false;
+    constexpr std::string_view suspicion = "uncordoned";
+    if (!done("cordon") || !seen_.node.is_present() || sick_node_gone()) return false;
     if (intended("delete_machine")) return false;  // too late: the machine may be gone already
-    close(Phase::cancelled, "cancelled: someone uncordoned " + record_.node +
-                                "; set it free in Slurm with: scontrol update nodename=" + record_.node +
-                                " state=resume");
+    if (seen_.node.value.unschedulable) {
+      std::erase_if(record_.steps, [&](const Step& step) { return step.name == suspicion; });
+      return false;
+    }
+    if (const Step* seen = find_step(record_, suspicion); seen != nullptr && now_ - seen->intent_at >= limits_.poll) {
+      adopt(suspicion);
+      close(Phase::cancelled, "cancelled: someone uncordoned " + record_.node +
+                                  "; set it free in Slurm with: scontrol update nodename=" + record_.node +
+                                  " state=resume");
+      return true;
+    }
+    intend(record_, suspicion, record_.name + "/uncordoned", now_);
+    wait("waiting: " + record_.node + " seems to be uncordoned; looking once more", limits_.poll);
     return true;
   }
 
@@ -442,7 +489,8 @@ class Stepper {
     std::vector<PodView> evictable, leaving;
     for (const PodView& pod : seen_.pods.value) {
       if (pod.evictable && !pod.terminating) evictable.push_back(pod);
-      if (pod.evictable && pod.terminating) leaving.push_back(pod);
+      // On a lost node no kubelet ends a pod that is terminating: it goes with the machine.
+      if (pod.evictable && pod.terminating && record_.fault.source != silence_source) leaving.push_back(pod);
     }
     if (evictable.empty() && leaving.empty()) {
       adopt("evict_pods");

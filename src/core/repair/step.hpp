@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/repair/detectors.hpp"
 #include "core/repair/plan.hpp"
 #include "core/repair/record.hpp"
 
@@ -34,6 +35,7 @@ struct NodeView {
   std::string name = {}, uid = {};
   bool ready = false, unschedulable = false, spare = false;  // spare: carries the taint
   std::string workers = {}, promoted_for = {}, cordoned_by = {}, machine_token = {};
+  std::vector<NodeCondition> conditions = {};
 };
 
 struct HealthView {

@@ -437,8 +437,86 @@ TEST_CASE("a person who uncordons the node gets it back") {
   REQUIRE(record.phase == Phase::blocked);
   world.sick.unschedulable = false;
   record = play(world, record);
+  CHECK(record.phase == Phase::blocked);  // one look may be an old one
+  SUBCASE("it was an old look") {
+    world.sick.unschedulable = true;
+    now = at(1);
+    record = play(world, record);
+    world.sick.unschedulable = false;
+    record = play(world, record);
+    CHECK(record.phase == Phase::blocked);
+    now = at(2);
+  }
+  SUBCASE("it was not") { now = at(1); }
+  record = play(world, record);
   CHECK(record.phase == Phase::cancelled);
   CHECK(world.machines.size() == 1);
+}
+
+// who saw the fault | what is read when it is to be acted on | acts, waits or withdraws
+TEST_CASE("a fault that others saw is asked of them again") {
+  now = start;
+  World world;
+  Record record = fresh();
+  world.health.verdict = "Healthy";  // the agent knows nothing of it
+  auto condition = [](std::string type, std::string status, TimePoint since) {
+    return NodeCondition{std::move(type), std::move(status), "", "", since, std::nullopt};
+  };
+  Phase expected = Phase::stopping;
+  SUBCASE("a condition that stands") {
+    record.fault.source = "condition:GPUMissing=True";
+    world.sick.conditions = {condition("GPUMissing", "True", start)};
+  }
+  SUBCASE("a condition that went away after the fault") {
+    record.fault.source = "condition:GPUMissing=True";
+    world.sick.conditions = {condition("GPUMissing", "False", at(1))};
+    expected = Phase::cancelled;
+  }
+  SUBCASE("a condition as it was before the fault: an old look") {
+    record.fault.source = "condition:GPUMissing=True";
+    world.sick.conditions = {condition("GPUMissing", "False", at(-1))};
+    expected = Phase::observed;
+  }
+  SUBCASE("a condition that nobody writes any more") {
+    record.fault.source = "condition:GPUMissing=True";
+    expected = Phase::observed;
+  }
+  SUBCASE("silence that lasts; the last report is the fault's time") {
+    record.fault.source = silence_source;
+    world.sick.conditions = {condition("Ready", "Unknown", start)};
+  }
+  SUBCASE("the kubelet is heard again") {
+    record.fault.source = silence_source;
+    world.sick.conditions = {condition("Ready", "True", at(1))};
+    expected = Phase::cancelled;
+  }
+  SUBCASE("the agent is heard again") {
+    record.fault.source = silence_source;
+    world.sick.conditions = {condition("Ready", "Unknown", start)};
+    world.health.reported_at = at(1);
+    expected = Phase::cancelled;
+  }
+  SUBCASE("nobody says how the kubelet is") {
+    record.fault.source = silence_source;
+    expected = Phase::observed;
+  }
+  record = play(world, record);
+  CHECK(record.phase == expected);
+  CHECK((world.effects.empty() || world.effects.front() == "notify"));
+  CHECK(world.slurm.down == (expected == Phase::stopping));
+}
+
+TEST_CASE("on a lost node no kubelet ends a pod: what is terminating goes with the machine") {
+  now = start;
+  World world;
+  Record record = fresh();
+  record.fault.source = silence_source;
+  world.sick.conditions = {NodeCondition{"Ready", "Unknown", "", "", start, std::nullopt}};
+  world.pods.push_back({"default", "stuck", "uid-s", false, true, true, false});
+  record = play(world, record);
+  world.end_processes();
+  record = play(world, record);
+  CHECK(record.phase == Phase::done);
 }
 
 // Every phase against every combination of a few facts: no illegal transition, no effect without its intent, terminal
