@@ -1,138 +1,313 @@
 #include "state.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 16 };
+#include "json.h"
+#include "nvml_abi.h"
 
-static const char* skip_space(const char* at) {
-  while (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r') at++;
+typedef struct {
+  const char* word;
+  int value;
+} Word;
+
+static const Word codes[] = {
+    {"SUCCESS", NVML_SUCCESS},
+    {"UNINITIALIZED", NVML_ERROR_UNINITIALIZED},
+    {"INVALID_ARGUMENT", NVML_ERROR_INVALID_ARGUMENT},
+    {"NOT_SUPPORTED", NVML_ERROR_NOT_SUPPORTED},
+    {"NO_PERMISSION", NVML_ERROR_NO_PERMISSION},
+    {"NOT_FOUND", NVML_ERROR_NOT_FOUND},
+    {"INSUFFICIENT_SIZE", NVML_ERROR_INSUFFICIENT_SIZE},
+    {"INSUFFICIENT_POWER", NVML_ERROR_INSUFFICIENT_POWER},
+    {"DRIVER_NOT_LOADED", NVML_ERROR_DRIVER_NOT_LOADED},
+    {"TIMEOUT", NVML_ERROR_TIMEOUT},
+    {"IRQ_ISSUE", NVML_ERROR_IRQ_ISSUE},
+    {"CORRUPTED_INFOROM", NVML_ERROR_CORRUPTED_INFOROM},
+    {"GPU_IS_LOST", NVML_ERROR_GPU_IS_LOST},
+    {"RESET_REQUIRED", NVML_ERROR_RESET_REQUIRED},
+    {"OPERATING_SYSTEM", NVML_ERROR_OPERATING_SYSTEM},
+    {"LIB_RM_VERSION_MISMATCH", NVML_ERROR_LIB_RM_VERSION_MISMATCH},
+    {"IN_USE", NVML_ERROR_IN_USE},
+    {"NOT_READY", NVML_ERROR_NOT_READY},
+    {"UNKNOWN", NVML_ERROR_UNKNOWN},
+    {0, 0},
+};
+static const Word throttle_reasons[] = {
+    {"idle", 0x1},        {"application_clocks", 0x2},
+    {"power_cap", 0x4},   {"hw_slowdown", 0x8},
+    {"sync_boost", 0x10}, {"sw_thermal", 0x20},
+    {"hw_thermal", 0x40}, {"power_brake", 0x80},
+    {"display", 0x100},   {0, 0},
+};
+static const Word fabric_states[] = {
+    {"not_supported", 0}, {"not_started", 1}, {"in_progress", 2}, {"completed", 3}, {0, 0}};
+
+/* A word of the list, or its number. */
+static const char* read_word(const char* at, const Word* words, long long* out) {
+  char text[32];
+  if (*at != '"') return json_number(at, out);
+  at = json_string(at, text, sizeof text);
+  for (const Word* word = words; at && word->word; word++)
+    if (!strcmp(word->word, text)) return (*out = word->value), at;
+  return 0;
+}
+
+static const char* add_rule(const char* key, const char* after, long long value, Rules* rules) {
+  if (!after || rules->count == STATE_MAX_RULES) return 0;
+  Rule* rule = &rules->rules[rules->count++];
+  strncpy(rule->name, key, sizeof rule->name - 1);
+  rule->value = value;
+  return after;
+}
+
+static const char* error_member(const char* key, const char* at, void* into) {
+  long long code = 0;
+  at = read_word(at, codes, &code);
+  return add_rule(key, at, code, into);
+}
+
+static const char* hang_member(const char* key, const char* at, void* into) {
+  long long ms = 0;
+  at = json_number(at, &ms);
+  return add_rule(key, at, ms, into);
+}
+
+static const char* read_hangs(const char* at, Rules* rules) {
+  return *at == '{' ? json_object(at, hang_member, rules) : hang_member("*", at, rules);
+}
+
+long long rule_for(const Rules* rules, const char* name) {
+  for (unsigned int i = 0; i < rules->count; i++)
+    if (!strcmp(rules->rules[i].name, name) || !strcmp(rules->rules[i].name, "*")) return rules->rules[i].value;
+  return 0;
+}
+
+enum { PLAIN, WIDE, FLAG };
+
+#define FIGURE(name, kind) {#name, offsetof(GpuState, name), kind}
+static const struct {
+  const char* key;
+  size_t offset;
+  int kind;
+} figures[] = {
+    FIGURE(temperature_c, PLAIN),
+    FIGURE(memory_temperature_c, PLAIN),
+    FIGURE(slowdown_c, PLAIN),
+    FIGURE(memory_max_c, PLAIN),
+    FIGURE(power_w, PLAIN),
+    FIGURE(power_limit_w, PLAIN),
+    FIGURE(sm_clock_mhz, PLAIN),
+    FIGURE(sm_clock_max_mhz, PLAIN),
+    FIGURE(memory_total_mib, WIDE),
+    FIGURE(memory_used_mib, WIDE),
+    FIGURE(ecc_corrected, WIDE),
+    FIGURE(ecc_uncorrected, WIDE),
+    FIGURE(ecc_corrected_aggregate, WIDE),
+    FIGURE(ecc_uncorrected_aggregate, WIDE),
+    FIGURE(sram_uncorrected, WIDE),
+    FIGURE(sram_threshold_exceeded, FLAG),
+    FIGURE(remapped_corrected, PLAIN),
+    FIGURE(remapped_uncorrected, PLAIN),
+    FIGURE(remap_pending, FLAG),
+    FIGURE(remap_failure, FLAG),
+    FIGURE(bank_remap_pending, FLAG),
+    FIGURE(retired_single, PLAIN),
+    FIGURE(retired_double, PLAIN),
+    FIGURE(retirement_pending, FLAG),
+    FIGURE(recovery_action, PLAIN),
+    FIGURE(pcie_gen, PLAIN),
+    FIGURE(pcie_gen_max, PLAIN),
+    FIGURE(pcie_width, PLAIN),
+    FIGURE(pcie_width_max, PLAIN),
+    FIGURE(pcie_replays, WIDE),
+    FIGURE(nvlink_generation, PLAIN),
+    FIGURE(mig, FLAG),
+    FIGURE(mig_pending, FLAG),
+    FIGURE(fabric_health, PLAIN),
+};
+
+static const char* read_figure(size_t index, const char* at, GpuState* gpu) {
+  char* place = (char*)gpu + figures[index].offset;
+  if (figures[index].kind == FLAG) return json_flag(at, (unsigned int*)place);
+  long long number = 0;
+  at = json_number(at, &number);
+  if (!at || number < 0) return 0;
+  if (figures[index].kind == WIDE)
+    *(unsigned long long*)place = (unsigned long long)number;
+  else
+    *(unsigned int*)place = number > 0xffffffffll ? 0xffffffff : (unsigned int)number;
   return at;
 }
 
-/* Each reader takes the place of a value and returns the place after it, or 0 when it is not there. */
-static const char* read_string(const char* at, char* out, size_t size) {
-  if (*at++ != '"') return 0;
-  size_t length = 0;
-  for (; *at != '"'; at++) {
-    if (*at == '\\') at++; /* names and ids here need no escapes; an escaped byte stands for itself */
-    if (*at == '\0') return 0;
-    if (length + 1 < size) out[length++] = *at;
-  }
-  if (size > 0) out[length] = '\0';
-  return at + 1;
+static const char* throttle_item(const char* at, void* into) {
+  long long bits = 0;
+  at = read_word(at, throttle_reasons, &bits);
+  *(unsigned int*)into |= (unsigned int)bits;
+  return at;
 }
 
-static const char* read_number(const char* at, unsigned long long* out) {
-  char* end;
-  double value = strtod(at, &end);
-  if (end == at || value < 0 || value > 1e15) return 0;
-  *out = (unsigned long long)value;
-  return end;
+static const char* down_item(const char* at, void* into) {
+  long long link = 0;
+  at = json_number(at, &link);
+  if (!at || link < 0 || link >= STATE_MAX_LINKS) return 0;
+  *(unsigned long long*)into |= 1ull << link;
+  return at;
 }
 
-static const char* skip_value(const char* at, int depth);
+typedef struct {
+  long long link;
+  unsigned long long counts[LINK_COUNTERS];
+} LinkErrors;
 
-static const char* skip_group(const char* at, char close, int depth) {
-  at = skip_space(at + 1);
-  if (*at == close) return at + 1;
-  for (;;) {
-    if (close == '}') {
-      at = read_string(skip_space(at), 0, 0);
-      if (!at || *(at = skip_space(at)) != ':') return 0;
-      at++;
+static const char* link_member(const char* key, const char* at, void* into) {
+  static const char* const names[LINK_COUNTERS] = {"crc", "replay", "recovery", "unrecovered", "symbol"};
+  LinkErrors* errors = into;
+  long long number = 0;
+  if (!strcmp(key, "link")) return json_number(at, &errors->link);
+  for (int i = 0; i < LINK_COUNTERS; i++)
+    if (!strcmp(key, names[i])) {
+      at = json_number(at, &number);
+      errors->counts[i] = (unsigned long long)(number < 0 ? 0 : number);
+      return at;
     }
-    at = skip_value(skip_space(at), depth + 1);
-    if (!at) return 0;
-    at = skip_space(at);
-    if (*at == close) return at + 1;
-    if (*at++ != ',') return 0;
-  }
+  return json_skip_value(at);
 }
 
-static const char* skip_value(const char* at, int depth) {
-  unsigned long long number;
-  if (depth > MAX_DEPTH) return 0;
-  if (*at == '"') return read_string(at, 0, 0);
-  if (*at == '{') return skip_group(at, '}', depth);
-  if (*at == '[') return skip_group(at, ']', depth);
-  if (!strncmp(at, "true", 4) || !strncmp(at, "null", 4)) return at + 4;
-  if (!strncmp(at, "false", 5)) return at + 5;
-  if (*at == '-') at++;
-  return read_number(at, &number);
+static const char* link_item(const char* at, void* into) {
+  GpuState* gpu = into;
+  LinkErrors errors = {-1, {0}};
+  at = json_object(at, link_member, &errors);
+  if (!at || errors.link < 0 || errors.link >= STATE_MAX_LINKS) return 0;
+  memcpy(gpu->nvlink_errors[errors.link], errors.counts, sizeof errors.counts);
+  return at;
 }
 
-static const char* read_gpu_member(const char* key, const char* at, GpuState* gpu) {
-  unsigned long long number = 0;
+typedef struct {
+  unsigned int* at;
+  int left;
+} Numbers;
+
+static const char* number_item(const char* at, void* into) {
+  Numbers* numbers = into;
+  long long number = 0;
+  at = json_number(at, &number);
+  if (!at || number < 0 || numbers->left-- <= 0) return 0;
+  *numbers->at++ = (unsigned int)number;
+  return at;
+}
+
+static const char* read_int(const char* at, int* out) {
+  long long number = 0;
+  at = json_number(at, &number);
+  *out = (int)number;
+  return at;
+}
+
+static const char* read_utilization(const char* at, GpuState* gpu) {
   char word[16];
-  if (!strcmp(key, "uuid")) return read_string(at, gpu->uuid, sizeof gpu->uuid);
-  if (!strcmp(key, "pci")) return read_string(at, gpu->pci, sizeof gpu->pci);
-  if (!strcmp(key, "state")) {
-    at = read_string(at, word, sizeof word);
-    gpu->lost = at && !strcmp(word, "lost");
-    return at;
-  }
-  if (!strcmp(key, "utilization") && *at == '"') {
-    at = read_string(at, word, sizeof word);
+  long long number = 0;
+  if (*at == '"') {
+    at = json_string(at, word, sizeof word);
     gpu->utilization = STATE_UTILIZATION_JOB;
     return at && !strcmp(word, "job") ? at : 0;
   }
-  if (!strcmp(key, "utilization"))
-    return (at = read_number(at, &number)), (gpu->utilization = number > 100 ? 100 : (int)number), at;
-  if (!strcmp(key, "temperature_c"))
-    return (at = read_number(at, &number)), (gpu->temperature_c = (unsigned int)number), at;
-  if (!strcmp(key, "recovery_action"))
-    return (at = read_number(at, &number)), (gpu->recovery_action = (unsigned int)number), at;
-  if (!strcmp(key, "ecc_corrected")) return read_number(at, &gpu->ecc_corrected);
-  if (!strcmp(key, "ecc_uncorrected")) return read_number(at, &gpu->ecc_uncorrected);
-  return skip_value(at, 0);
+  at = json_number(at, &number);
+  gpu->utilization = number > 100 ? 100 : number < 0 ? 0 : (int)number;
+  return at;
 }
 
-typedef const char* (*MemberReader)(const char* key, const char* at, void* into);
-
-static const char* read_object(const char* at, MemberReader read_member, void* into) {
-  char key[32];
-  if (*at != '{') return 0;
-  at = skip_space(at + 1);
-  if (*at == '}') return at + 1;
-  for (;;) {
-    at = read_string(skip_space(at), key, sizeof key);
-    if (!at || *(at = skip_space(at)) != ':') return 0;
-    at = read_member(key, skip_space(at + 1), into);
-    if (!at) return 0;
-    at = skip_space(at);
-    if (*at == '}') return at + 1;
-    if (*at++ != ',') return 0;
-  }
+static const char* read_state(const char* at, GpuState* gpu) {
+  char word[16];
+  at = json_string(at, word, sizeof word);
+  gpu->lost = at && !strcmp(word, "lost");
+  return at;
 }
 
-static const char* gpu_member(const char* key, const char* at, void* into) { return read_gpu_member(key, at, into); }
-
-static const char* read_gpus(const char* at, MachineState* state) {
-  if (*at != '[') return 0;
-  at = skip_space(at + 1);
-  if (*at == ']') return at + 1;
-  for (;;) {
-    if (state->count == STATE_MAX_GPUS) return 0;
-    GpuState* gpu = &state->gpus[state->count++];
-    gpu->temperature_c = 40;
-    at = read_object(skip_space(at), gpu_member, gpu);
-    if (!at) return 0;
-    at = skip_space(at);
-    if (*at == ']') return at + 1;
-    if (*at++ != ',') return 0;
+/* Keys that stand for behaviour and groups of figures. */
+static const char* group_member(const char* key, const char* at, GpuState* gpu) {
+  long long number = 0;
+  if (!strcmp(key, "errors")) return json_object(at, error_member, &gpu->errors);
+  if (!strcmp(key, "field_errors")) return json_object(at, error_member, &gpu->field_errors);
+  if (!strcmp(key, "hang_ms")) return read_hangs(at, &gpu->hangs);
+  if (!strcmp(key, "error")) return (at = read_word(at, codes, &number)), (gpu->error = (int)number), at;
+  if (!strcmp(key, "throttle")) return json_array(at, throttle_item, &gpu->throttle);
+  if (!strcmp(key, "nvlinks")) {
+    at = json_number(at, &number);
+    gpu->nvlinks = number < 0 ? 0 : number > STATE_MAX_LINKS ? STATE_MAX_LINKS : (unsigned int)number;
+    return at;
   }
+  if (!strcmp(key, "nvlinks_down")) return json_array(at, down_item, &gpu->nvlinks_down);
+  if (!strcmp(key, "nvlink_errors")) return json_array(at, link_item, gpu);
+  if (!strcmp(key, "remap_histogram")) {
+    Numbers numbers = {gpu->remap_histogram, 5};
+    return json_array(at, number_item, &numbers);
+  }
+  if (!strcmp(key, "fabric_state"))
+    return (at = read_word(at, fabric_states, &number)), (gpu->fabric_state = (unsigned int)number), at;
+  if (!strcmp(key, "fabric_status"))
+    return (at = read_word(at, codes, &number)), (gpu->fabric_status = (int)number), at;
+  if (!strcmp(key, "thermal_margin_c")) return (gpu->has_margin = 1), read_int(at, &gpu->thermal_margin_c);
+  if (!strcmp(key, "slowdown_margin_c")) return (gpu->has_margin = 1), read_int(at, &gpu->slowdown_margin_c);
+  return json_skip_value(at);
+}
+
+static const char* gpu_member(const char* key, const char* at, void* into) {
+  GpuState* gpu = into;
+  if (!strcmp(key, "uuid")) return json_string(at, gpu->uuid, sizeof gpu->uuid);
+  if (!strcmp(key, "pci")) return json_string(at, gpu->pci, sizeof gpu->pci);
+  if (!strcmp(key, "name")) return json_string(at, gpu->name, sizeof gpu->name);
+  if (!strcmp(key, "state")) return read_state(at, gpu);
+  if (!strcmp(key, "utilization")) return read_utilization(at, gpu);
+  if (!strncmp(key, "retire", 6)) gpu->has_retired_pages = 1;
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+    if (!strcmp(key, figures[i].key)) return read_figure(i, at, gpu);
+  return group_member(key, at, gpu);
+}
+
+/* A sound, idle H100 on an HGX board. */
+static void set_defaults(GpuState* gpu) {
+  strcpy(gpu->name, "NVIDIA H100 80GB HBM3");
+  gpu->temperature_c = 40;
+  gpu->memory_temperature_c = 45;
+  gpu->slowdown_c = 87;
+  gpu->memory_max_c = 95;
+  gpu->slowdown_margin_c = -2;
+  gpu->power_w = gpu->sm_clock_mhz = gpu->pcie_gen = STATE_BY_LOAD;
+  gpu->power_limit_w = 700;
+  gpu->sm_clock_max_mhz = 1980;
+  gpu->memory_total_mib = 80ull << 10;
+  gpu->memory_used_mib = STATE_BY_LOAD;
+  gpu->pcie_gen_max = 5;
+  gpu->pcie_width = gpu->pcie_width_max = 16;
+  gpu->nvlinks = 18;
+  gpu->nvlink_generation = 4;
+  gpu->remap_histogram[0] = 640;
+  gpu->fabric_state = 3;
+  gpu->mig_pending = STATE_BY_LOAD; /* as MIG is now */
+}
+
+static const char* gpu_item(const char* at, void* into) {
+  MachineState* state = into;
+  if (state->count == STATE_MAX_GPUS) return 0;
+  GpuState* gpu = &state->gpus[state->count++];
+  set_defaults(gpu);
+  at = json_object(at, gpu_member, gpu);
+  if (gpu->mig_pending == STATE_BY_LOAD) gpu->mig_pending = gpu->mig;
+  return at;
 }
 
 static const char* machine_member(const char* key, const char* at, void* into) {
   MachineState* state = into;
-  if (!strcmp(key, "driver")) return read_string(at, state->driver, sizeof state->driver);
-  if (!strcmp(key, "gpus")) return read_gpus(at, state);
-  return skip_value(at, 0);
+  if (!strcmp(key, "driver")) return json_string(at, state->driver, sizeof state->driver);
+  if (!strcmp(key, "gpus")) return json_array(at, gpu_item, state);
+  if (!strcmp(key, "errors")) return json_object(at, error_member, &state->errors);
+  if (!strcmp(key, "hang_ms")) return read_hangs(at, &state->hangs);
+  return json_skip_value(at);
 }
 
 int state_parse(const char* text, MachineState* state) {
   memset(state, 0, sizeof *state);
-  const char* end = read_object(skip_space(text), machine_member, state);
-  return end && *skip_space(end) == '\0';
+  const char* end = json_object(json_skip_space(text), machine_member, state);
+  return end && *json_skip_space(end) == '\0';
 }

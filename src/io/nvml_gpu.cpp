@@ -1,6 +1,7 @@
 #include "io/nvml_gpu.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 
 namespace homeostat::io::nvml {
@@ -155,7 +156,9 @@ bool Gpu::identify(const Functions& call, GpuReading& gpu, Handle& handle) {
   return true;
 }
 
-void Gpu::read_limits(const Functions& call, Handle handle, Ask& ask) {
+void Gpu::read_limits(const Functions& call, Handle handle, GpuReading& gpu) {
+  Ask ask(gpu);
+  const auto failed_before = gpu.unreadable.size();
   Limits limits;
   std::array<char, 96> name{};
   int code = success;
@@ -169,10 +172,13 @@ void Gpu::read_limits(const Functions& call, Handle handle, Ask& ask) {
       ask.number<unsigned>("highest clock", call.max_clock_info, handle, static_cast<int>(clock_sm));
   limits.pcie_generation_max = ask.number<unsigned>("highest PCIe generation", call.pcie_generation_max, handle);
   limits.pcie_width_max = ask.number<unsigned>("highest PCIe width", call.pcie_width_max, handle);
-  if (ask.may()) limits_ = std::move(limits);
+  limits_whole_ = gpu.readable() && gpu.unreadable.size() == failed_before;
+  limits_ = std::move(limits);
 }
 
-void Gpu::read_slow(const Functions& call, Handle handle, Ask& ask) {
+void Gpu::read_slow(const Functions& call, Handle handle, GpuReading& gpu) {
+  Ask ask(gpu);
+  const auto failed_before = static_cast<std::ptrdiff_t>(gpu.unreadable.size());
   slow_ = GpuReading();
   RowRemapperHistogram banks{};
   if (ask("spare rows of memory", call.remap_histogram, handle, &banks))
@@ -198,17 +204,18 @@ void Gpu::read_slow(const Functions& call, Handle handle, Ask& ask) {
     seen.health_mask = fabric.health_mask;
   }
   slow_.links = links_.read(call, handle, ask, nvlink_count_);
+  // It stays unreadable until the next time that it is asked for.
+  slow_.unreadable.assign(gpu.unreadable.begin() + failed_before, gpu.unreadable.end());
+  gpu.unreadable.erase(gpu.unreadable.begin() + failed_before, gpu.unreadable.end());
 }
 
 void Gpu::add_remembered(GpuReading& gpu) const {
-  if (limits_) {
-    gpu.name = limits_->name;
-    gpu.thermal.slowdown_c = limits_->slowdown_c;
-    gpu.thermal.memory_max_c = limits_->memory_max_c;
-    gpu.load.sm_clock_max_mhz = limits_->sm_clock_max_mhz;
-    gpu.pcie.generation_max = limits_->pcie_generation_max;
-    gpu.pcie.width_max = limits_->pcie_width_max;
-  }
+  gpu.name = limits_.name;
+  gpu.thermal.slowdown_c = limits_.slowdown_c;
+  gpu.thermal.memory_max_c = limits_.memory_max_c;
+  gpu.load.sm_clock_max_mhz = limits_.sm_clock_max_mhz;
+  gpu.pcie.generation_max = limits_.pcie_generation_max;
+  gpu.pcie.width_max = limits_.pcie_width_max;
   gpu.repair.histogram = slow_.repair.histogram;
   gpu.ecc.sram_threshold_exceeded = slow_.ecc.sram_threshold_exceeded;
   gpu.ecc.sram_uncorrected = slow_.ecc.sram_uncorrected;
@@ -216,6 +223,8 @@ void Gpu::add_remembered(GpuReading& gpu) const {
   gpu.mig_pending = slow_.mig_pending;
   gpu.fabric = slow_.fabric;
   gpu.links = slow_.links;
+  for (const auto& failed : slow_.unreadable)
+    if (gpu.unreadable.size() < fault::max_unreadable) gpu.unreadable.push_back(failed);
 }
 
 GpuReading Gpu::read(const Functions& call, unsigned index) {
@@ -223,19 +232,19 @@ GpuReading Gpu::read(const Functions& call, unsigned index) {
   Handle handle = nullptr;
   if (!identify(call, gpu, handle)) return gpu;
   Ask ask(gpu);
-  if (!limits_) read_limits(call, handle, ask);
+  if (!limits_whole_) read_limits(call, handle, gpu);
   if (call.field_values)
     read_fields(call, handle, ask, gpu, nvlink_count_);
   else
     read_without_fields(call, handle, ask, gpu);
   read_load(call, handle, ask, gpu);
-  if (looks_++ % slow_every == 0) read_slow(call, handle, ask);
-  add_remembered(gpu);
+  if (looks_++ % slow_every == 0) read_slow(call, handle, gpu);
   MarginTemperatureV1 margin{};
   margin.version = margin_temperature_v1;
-  if (!gpu.thermal.slowdown_c && gpu.thermal.slowdown_margin_c &&
+  if (!limits_.slowdown_c && gpu.thermal.slowdown_margin_c &&
       ask("thermal margin", call.margin_temperature, handle, &margin))
     gpu.thermal.margin_c = margin.margin_c;
+  add_remembered(gpu);
   return gpu;
 }
 

@@ -25,13 +25,14 @@ class Gpu {
     std::optional<unsigned> slowdown_c, memory_max_c, sm_clock_max_mhz, pcie_generation_max, pcie_width_max;
   };
   bool identify(const Functions& call, fault::GpuReading& gpu, Handle& handle);
-  void read_limits(const Functions& call, Handle handle, Ask& ask);
-  void read_slow(const Functions& call, Handle handle, Ask& ask);
+  void read_limits(const Functions& call, Handle handle, fault::GpuReading& gpu);
+  void read_slow(const Functions& call, Handle handle, fault::GpuReading& gpu);
   void add_remembered(fault::GpuReading& gpu) const;
 
   std::string uuid_, pci_;
-  std::optional<Limits> limits_;
-  fault::GpuReading slow_;  // only its slow figures are used
+  Limits limits_;
+  bool limits_whole_ = false;  // every question about them was answered, also with "not offered"
+  fault::GpuReading slow_;     // only its slow figures are used, and what of them could not be read
   std::optional<unsigned> nvlink_count_;
   Links links_;
   unsigned looks_ = 0;

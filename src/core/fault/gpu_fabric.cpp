@@ -61,7 +61,8 @@ LinkTrouble judge_one_link(const GpuLook& look, const NvLinkReading& link, LinkM
   const bool replay = memory.replay.update(link.replay, look.now, hour, limits.link_replays_per_hour);
   const bool symbol = memory.symbol.update(link.symbol, look.now, hour, limits.link_symbols_per_hour);
   if (unrecovered) return {Severity::error, link.link, memory.unrecovered.within(), "failed recoveries"};
-  if (often) return {Severity::error, link.link, memory.recovery_error.within(), "recoveries, as links that fail soon"};
+  if (often)
+    return {Severity::error, link.link, memory.recovery_error.within(), "recoveries (links like it fail soon)"};
   if (crc) return {Severity::error, link.link, memory.crc.within(), "checksum errors"};
   if (some) return {Severity::warn, link.link, memory.recovery_warn.within(), "recoveries"};
   if (replay) return {Severity::warn, link.link, memory.replay.within(), "replays"};

@@ -12,7 +12,7 @@
 namespace homeostat::fault {
 
 // A state that comes and goes. Time with it fills a vessel of `hold`, time without it drains the vessel half as fast:
-// full means raised, empty means over. A second of it is forgotten, one third of the time of it is not.
+// full means raised, empty means over. A moment of it is forgotten; more than a third of the time of it is not.
 class Lasting {
  public:
   // elapsed: since the look before. Returns whether it is raised.
