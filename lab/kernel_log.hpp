@@ -1,14 +1,14 @@
-// A machine's kernel log and fake GPUs, as files below its folder `run`: kmsg in the record format of /dev/kmsg,
-// boot_id, nvml.json. The text building is pure; inject() may be called by any process, and takes turns with others
-// through a lock file.
+// A machine's kernel log and fake hardware, as files below its folder `run`: kmsg in the record format of /dev/kmsg,
+// boot_id, nvml.json, sys/ and proc/ as the agent's sensors read them. The text building is pure; what writes is safe
+// against others through a lock file (lab/inject).
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/fault/drill.hpp"
 #include "core/result.hpp"
 
 namespace homeostat::lab {
@@ -21,22 +21,23 @@ std::uint64_t next_sequence(std::string_view log);
 
 // "0000:17:00.0" for GPU 0 and so on; at most 16 GPUs.
 std::string gpu_address(int index);
-
-struct KernelLine {
-  int priority;
-  std::string text;
-};
-// What the driver (R550) prints for that XID on that GPU, companions included.
-std::vector<KernelLine> xid_lines(int xid, int device, std::string_view uuid);
-
 // nvml.json of a machine with healthy GPUs. uuids: one for each.
 std::string healthy_gpus(const std::vector<std::string>& uuids);
-// nvml.json after that XID struck that GPU: lost, or its error counters raised. not_found: there is no such GPU.
-Result<std::string> after_xid(std::string_view nvml_json, int xid, int device);
+// "GPU-…" of each GPU of a machine, from its nvml.json; "" where there is none yet.
+std::vector<std::string> known_uuids(const std::string& nvml_path);
 
-// A new boot: a new boot id, an empty log with the driver's first words, healthy GPUs (existing uuids stay: same
+// Kernel lines of now.
+Result<void> append_lines(const std::string& run_folder, const std::vector<fault::DrillLine>& lines);
+
+struct FakeMachine {
+  int gpus = 0;
+  bool amd = false;  // AMD GPUs (in sys/) in place of NVIDIA ones (in nvml.json)
+};
+// What a machine is, as its last boot wrote it down.
+Result<FakeMachine> read_machine(const std::string& run_folder);
+
+// A new boot: a new boot id, an empty log with the driver's first words, sound hardware (existing uuids stay: same
 // hardware).
-Result<void> begin_boot(const std::string& run_folder, int gpus);
-Result<void> inject_xid(const std::string& run_folder, int xid, int device);
+Result<void> begin_boot(const std::string& run_folder, const FakeMachine& machine);
 
 }  // namespace homeostat::lab

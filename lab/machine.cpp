@@ -140,6 +140,16 @@ crashLoopBackOff: {maxContainerRestartPeriod: 2s}
   return text;
 }
 
+namespace {
+
+// A machine is ordered with AMD GPUs by a label of its order: the API knows no vendor, as it knows no other hardware.
+bool has_amd_gpus(const MachineOrder& order) {
+  const auto label = order.labels.find("lab.homeostat.dev/gpus");
+  return label != order.labels.end() && label->second == "amd";
+}
+
+}  // namespace
+
 ZoneSpec machine_spec(const LabConfig& config, const Machine& machine) {
   using Kind = ZoneMount::Kind;
   const auto& name = machine.order.name;
@@ -167,8 +177,12 @@ ZoneSpec machine_spec(const LabConfig& config, const Machine& machine) {
   if (!config.nvml.empty())
     spec.mounts.push_back({Kind::bind, config.nvml.substr(0, config.nvml.rfind('/')), "/usr/lib/homeostat/nvml", true});
   // Device 1:3 is /dev/null: what a fake GPU has to do.
-  for (int i = 0; i < machine.order.gpus; ++i) spec.devices.push_back({"nvidia" + std::to_string(i), 1, 3});
-  if (machine.order.gpus > 0) spec.devices.push_back({"nvidiactl", 1, 3});
+  if (has_amd_gpus(machine.order)) {
+    spec.devices.push_back({"kfd", 1, 3});
+  } else {
+    for (int i = 0; i < machine.order.gpus; ++i) spec.devices.push_back({"nvidia" + std::to_string(i), 1, 3});
+    if (machine.order.gpus > 0) spec.devices.push_back({"nvidiactl", 1, 3});
+  }
   std::string socket = "/run/containerd/containerd.sock";
   spec.programs = {
       {"containerd", {"/usr/bin/containerd", "--config", in + "/containerd.toml"}},
@@ -201,7 +215,7 @@ Result<void> make_machine(const LabConfig& config, const Pki& pki, const Machine
     if (::rename(part.c_str(), (folder + "/containerd").c_str()) != 0)
       return fail(ErrorKind::internal, "cannot rename " + part);
   }
-  if (auto begun = begin_boot(folder + "/run", machine.order.gpus); !begun) return begun;
+  if (auto begun = begin_boot(folder + "/run", {machine.order.gpus, has_amd_gpus(machine.order)}); !begun) return begun;
   remove_cgroup(config.cgroup(name));
   if (auto made = make_cgroup(config.cgroup(name) + "/system"); !made) return made;
   if (auto connected = connect_zone(config, name, machine.number); !connected) return connected;

@@ -12,7 +12,7 @@
 #include "io/files.hpp"
 #include "io/log.hpp"
 #include "io/signals.hpp"
-#include "lab/kernel_log.hpp"
+#include "lab/inject.hpp"
 #include "lab/lifecycle.hpp"
 #include "lab/random.hpp"
 #include "lab/supervisor.hpp"
@@ -30,6 +30,7 @@ Examples:
   export KUBECONFIG=$(homeostat-lab kubeconfig)     then use kubectl
   homeostat-lab machine create gpu-1 --gpus 8       one more machine, Ready in seconds
   homeostat-lab inject gpu-1 xid=79 device=0        GPU 0 of gpu-1 falls off the bus
+  homeostat-lab inject gpu-1 link=flap              an InfiniBand port of gpu-1 comes and goes
   homeostat-lab machine delete gpu-1                its processes are dead at once
   homeostat-lab down                                take everything down without a trace
 
@@ -94,25 +95,14 @@ int list_machines(const LabConfig& config, bool as_json) {
 }
 
 int inject(const LabConfig& config, const std::string& machine, const std::vector<std::string>& settings) {
-  int xid = -1, device = 0;
-  for (const auto& setting : settings) {
-    int* into = setting.starts_with("xid=") ? &xid : setting.starts_with("device=") ? &device : nullptr;
-    auto number = setting.substr(setting.find('=') + 1);
-    if (into == nullptr || number.empty() || number.size() > 4 ||
-        number.find_first_not_of("0123456789") != std::string::npos)
-      return complain(
-          Error{ErrorKind::invalid,
-                "write xid=NUMBER and device=NUMBER, for example: homeostat-lab inject gpu-1 xid=79 device=0 (not '" +
-                    setting + "')",
-                {}});
-    *into = std::stoi(number);
-  }
+  auto injection = parse_injection(settings);
+  if (!injection) return complain(injection.error());
   if (machine.find('/') != std::string::npos || !io::exists(config.machine(machine) + "/run/kmsg"))
     return complain(
         Error{ErrorKind::not_found, "there is no machine '" + machine + "'; see: homeostat-lab machine list", {}});
-  auto done = inject_xid(config.machine(machine) + "/run", xid, device);
+  auto done = homeostat::lab::inject(config.machine(machine) + "/run", *injection);
   if (!done) return complain(done.error());
-  std::printf("XID %d struck GPU %d of %s\n", xid, device, machine.c_str());
+  std::printf("%s: %s\n", machine.c_str(), done->c_str());
   return exit_good;
 }
 
@@ -213,9 +203,10 @@ int main(int argc, char** argv) {
   status_command->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
   status_command->callback([&] { choose([&a] { return status(a.state, a.output == "json"); }); });
   add_machine(app, a, choose);
-  auto* inject_command = app.add_subcommand("inject", "Let a fake GPU fail: kernel log line and NVML state");
+  auto* inject_command = app.add_subcommand(
+      "inject", "Let fake hardware fail: kernel log, NVML state and sysfs (`homeostat inject --list` shows what can)");
   inject_command->add_option("node", a.target, "The machine")->required();
-  inject_command->add_option("settings", a.settings, "xid=79 [device=0]")->required();
+  inject_command->add_option("settings", a.settings, "xid=79 [count=1] [device=0]")->required();
   inject_command->callback([&] {
     choose([&a] { return with_lab(a.state, [&a](const LabConfig& c) { return inject(c, a.target, a.settings); }); });
   });

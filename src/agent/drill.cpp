@@ -21,7 +21,7 @@ namespace homeostat::agent {
 namespace {
 
 constexpr Duration retry{300};
-constexpr Duration longest_life{120'000};
+constexpr Duration longest_life{300'000};
 constexpr size_t remembered = 32;
 
 // How long its lines count. Measured from when it came here: the controller's clock may be another.

@@ -16,6 +16,7 @@ using api::DrillStatus;
 constexpr Duration look_while_armed{250}, look_while_seen{1'000};
 // A report that is older than this comes from an agent that is not there.
 constexpr Duration report_age{60'000};
+constexpr Duration clock_skew{60'000};  // between a node's clock and ours
 
 bool is_clear(const Drill& drill) { return drill.fault.starts_with("clear"); }
 
@@ -102,6 +103,11 @@ Result<fault::DrillTarget> find_target(const Drill& drill, const fault::DrillFau
   if (fault.kind == fault::DrillKind::sxid) target.device = addressed ? without_function : "0000:c1:00";
   if (fault.kind == fault::DrillKind::sxid || fault.kind == fault::DrillKind::link) return target;
   if (fault.kind == fault::DrillKind::clear && devices.empty()) return target;
+  // The agent lists NVIDIA's GPUs; AMD's are found by their address.
+  if (fault.kind == fault::DrillKind::amd && (devices.empty() || addressed)) {
+    target.device = addressed ? without_function : "0000:c1:00";
+    return target;
+  }
   if (devices.empty())
     return fail(ErrorKind::invalid, "The agent of node " + drill.node + " sees no GPU, so none can fail there.");
   return fail(ErrorKind::invalid, "Node " + drill.node + " has no device " + drill.device + ": its " +
@@ -165,8 +171,8 @@ DrillDecision arm(const Drill& drill, const DrillWorld& world, const std::string
   status.phase = DrillPhase::armed;
   status.token = token;
   status.armed_at = now;
-  status.expires_at = now + drill_life;
-  status.message = "Armed for " + format_duration(drill_life) + ": the fault may strike now.";
+  status.expires_at = now + plan->life;
+  status.message = "Armed for " + format_duration(plan->life) + ": the fault may strike now.";
   return {std::move(status), look_while_armed, false};
 }
 
@@ -190,11 +196,13 @@ DrillDecision watch_armed(const Drill& drill, const DrillWorld& world, TimePoint
                      "; the node's verdict is " + world.health->status.verdict + ".";
     return {std::move(status), look_while_seen, false};
   }
-  if (status.expires_at && now < *status.expires_at) return {std::move(status), look_while_armed, false};
+  if (!status.armed_at || !status.expires_at)
+    return end(status, DrillPhase::expired, "Nobody knows when it was armed.", now);
+  if (now < *status.expires_at) return {std::move(status), look_while_armed, false};
   return end(status, DrillPhase::expired,
-             "It was armed for " + format_duration(drill_life) + " and the agent never showed " +
-                 first_missing(status) + ". Did the fault strike, and does the agent's pod run on node " + drill.node +
-                 "?",
+             "It was armed for " + format_duration(*status.expires_at - *status.armed_at) +
+                 " and the agent never showed " + first_missing(status) +
+                 ". Did the fault strike, and does the agent's pod run on node " + drill.node + "?",
              now);
 }
 
@@ -204,7 +212,7 @@ const repair::Record* repair_of(const Drill& drill, const DrillWorld& world) {
     if (record.node != drill.node || !drill.status.armed_at) continue;
     const bool ours =
         record.name == drill.status.repair || (record.fault.drill && record.fault.observed_at &&
-                                               *record.fault.observed_at + drill_life >= *drill.status.armed_at);
+                                               *record.fault.observed_at + clock_skew >= *drill.status.armed_at);
     if (ours) return &record;  // a node and its boot have one
   }
   return nullptr;

@@ -14,7 +14,6 @@
 
 namespace homeostat::controller {
 
-inline constexpr Duration drill_life{60'000};      // Armed, from arming to expiry
 inline constexpr Duration drill_patience{30'000};  // Seen, until a Repair must have been opened
 inline constexpr Duration drill_kept{86'400'000};  // over, until it is taken away
 

@@ -178,6 +178,11 @@ TEST_CASE("a device is found by index and by address, with or without function")
     CHECK(decide(ordered("xid=79", device), lab()).next.device == "0000:3d:00");
   CHECK(decide(ordered("sxid=12028", "0000:86:00"), lab()).next.device == "0000:86:00");
   CHECK(decide(ordered("link=flap"), lab()).next.phase == DrillPhase::armed);
+  auto amd = lab();
+  amd.health->status.devices.clear();
+  CHECK(decide(ordered("amd=ue"), amd).next.device == "0000:c1:00");
+  CHECK(decide(ordered("amd=ue", "0000:c3:00.0"), amd).next.device == "0000:c3:00");
+  CHECK(decide(ordered("thermal"), lab()).next.expires_at == now + Duration(180'000));
 }
 
 TEST_CASE("an armed drill is seen by its finding, by what follows from it, or expires") {

@@ -58,7 +58,8 @@ constexpr DrillHelp help_rows[] = {
     {"link=down [port=mlx5_0:1]", "the fake InfiniBand port and the kernel log", "infiniband LINK_DOWN", true},
     {"link=flap [port=mlx5_0:1]", "the fake InfiniBand port goes down and up again, three times or count=N",
      "infiniband LINK_FLAPPING: no new jobs", true},
-    {"thermal", "the fake GPU's temperature and throttle reasons", "gpu-nvml: hot and throttled", true},
+    {"thermal", "the fake GPU's temperature and throttle reasons", "gpu-nvml THROTTLE_HW_THERMAL, after a minute of it",
+     true},
     {"hang", "the fake driver answers no more", "no finding: the sensor fails and the verdict becomes Unknown", true},
     {"clear",
      "kernel log: the driver no longer asks for a recovery; in the lab the machine's hardware is whole and it "
@@ -448,15 +449,17 @@ void expect_from_hardware(const DrillFault& fault, const DrillTarget& target, Dr
     expect(plan, std::string(component).append(":*@").append(target.device));
   };
   switch (fault.kind) {
-    case DrillKind::link: {
-      const auto device = fault.port.substr(0, fault.port.find(':'));
-      expect(plan, std::string("infiniband:*").append(device).append("*"));
-      expect(plan, "ethernet:*");
-      expect(plan, "nic:*");
+    case DrillKind::link:  // the sensors name a port by its PCI address
+      expect(plan, fault.value == "flap" ? "infiniband:LINK_FLAPPING*" : "infiniband:LINK_DOWN*");
+      for (const auto* other : {"infiniband:LINK_*", "ethernet:LINK_*", "nic:LINK_*"}) expect(plan, other);
       break;
-    }
     case DrillKind::hang:
       expect(plan, "sensor:*nvml");
+      break;
+    case DrillKind::thermal:
+      expect(plan, std::string("gpu-nvml:THROTTLE_HW_THERMAL@").append(target.device));
+      of_gpu("gpu-nvml");
+      of_gpu("amd-counters");
       break;
     case DrillKind::amd:
       of_gpu("amd-counters");
@@ -465,7 +468,7 @@ void expect_from_hardware(const DrillFault& fault, const DrillTarget& target, Dr
       break;
     default:
       of_gpu("gpu-nvml");
-      expect(plan, "gpu-nvml:*COUNT*");  // a GPU that is lost is also missing
+      expect(plan, "gpu-nvml:GPU_MISSING*");  // it names no device
       break;
   }
 }
@@ -508,6 +511,7 @@ Result<DrillPlan> plan_drill(const DrillFault& fault, const DrillTarget& target)
   for (int i = 0; i < fault.count; ++i) plan.lines.insert(plan.lines.end(), once->begin(), once->end());
   if (fault.kind != DrillKind::clear) expect_from_lines(plan);
   if (target.fake_hardware) expect_from_hardware(fault, target, plan);
+  if (fault.kind == DrillKind::thermal) plan.life = Duration(180'000);
   return plan;
 }
 

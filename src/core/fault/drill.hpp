@@ -54,6 +54,9 @@ struct DrillPlan {
   // Ids of the findings to expect, the telling one first; a trailing '*' matches any rest. "sensor:NAME" stands for a
   // sensor that fails. Empty: the findings of earlier drills go away.
   std::vector<std::string> findings;
+  // For how long its lines count and its findings are waited for. A sensor may want to see a state for a minute before
+  // it says so.
+  Duration life{60'000};
 };
 
 // invalid: only fake hardware can have that fault, or the machine has no such thing.
