@@ -89,7 +89,7 @@ namespace {
 // More than half of the same cards in this node have more of it.
 bool peers_have_more(const PciReading& device, const std::vector<PciReading>& all,
                      std::optional<std::uint64_t> PciReading::* what) {
-  size_t peers = 0, more = 0;
+  size_t peers = 1, more = 0;  // the device itself is one of them
   for (const auto& other : all) {
     if (other.model != device.model || other.kind != device.kind || &other == &device || !(other.*what)) continue;
     ++peers;

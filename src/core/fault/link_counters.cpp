@@ -118,7 +118,11 @@ void PortWatch::look_at(const PortReading& port, Memory& memory, Duration now, s
     const bool lasting = memory.down.lasted(now) >= down_lasting;
     report(lasting ? codes::ib_down_lasting : codes::ib_down, " was ACTIVE and is down");
   }
-  if (memory.not_active.active()) report(codes::ib_not_active, " has a link, but no subnet manager has made it ACTIVE");
+  if (memory.not_active.active()) {
+    const bool lasting = memory.was_active && memory.not_active.lasted(now) >= init_hold;
+    report(lasting ? codes::ib_not_active_lasting : codes::ib_not_active,
+           " has a link, but no subnet manager has made it ACTIVE");
+  }
 
   if (known && active && port.rate_gbps) {
     memory.best_gbps = std::max(memory.best_gbps, *port.rate_gbps);

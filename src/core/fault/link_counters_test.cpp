@@ -178,7 +178,8 @@ TEST_CASE("a link without a subnet manager is not a link that is down") {
   (void)watch.look({port}, 0s);
   port.state = PortState::init;
   CHECK(looks(watch, std::vector{port}, 5s, 30s) == "");
-  CHECK(looks(watch, std::vector{port}, 35s, 40s) == "LINK_NOT_ACTIVE:warn");
+  CHECK(looks(watch, std::vector{port}, 35s, 120s) == "LINK_NOT_ACTIVE:warn");
+  CHECK(looks(watch, std::vector{port}, 125s, 130s) == "LINK_NOT_ACTIVE:error");
   PortWatch from_the_start;
   CHECK(looks(from_the_start, std::vector{port}, 0s, 115s) == "");
   CHECK(looks(from_the_start, std::vector{port}, 120s, 120s) == "LINK_NOT_ACTIVE:warn");

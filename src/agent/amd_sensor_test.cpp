@@ -1,0 +1,185 @@
+#include "agent/amd_sensor.hpp"
+
+#include "agent/sys_test_helpers.hpp"
+
+using namespace homeostat;
+using namespace homeostat::agent;
+using namespace std::chrono_literals;
+using fault::ProbeState;
+
+namespace {
+
+constexpr auto pci0 = "0000:c1:00.0";
+
+std::string file(const char* name) { return std::string("bus/pci/devices/0000:c1:00.0/") + name; }
+
+}  // namespace
+
+TEST_CASE("amd: absent without AMD accelerators, whatever number of GPUs is expected") {
+  TestTree tree;
+  CHECK(looks(*make_amd_sensor(tree.roots()), 0s, 120s, 8).state == ProbeState::absent);
+  CHECK(make_amd_sensor({"/nonexistent", "/nonexistent"})->look(at(0s)).state == ProbeState::absent);
+  // A processor with graphics is no accelerator.
+  tree.sys.add_amd_gpu(0, pci0);
+  tree.sys.set(file("class"), "0x030000");
+  tree.sys.set(file("mem_info_vram_total"), "536870912");
+  const auto report = looks(*make_amd_sensor(tree.roots()), 0s, 120s, 8);
+  CHECK(report.state == ProbeState::absent);
+  CHECK(codes_of(report) == "");
+}
+
+TEST_CASE("amd: eight good GPUs and their figures, in every published revision of gpu_metrics") {
+  for (int revision = 0; revision <= 8; ++revision) {
+    CAPTURE(revision);
+    TestTree tree;
+    tree.sys.add_machine(8, 0, 0, 0);
+    io::FakeGpuMetrics metrics;
+    metrics.content_revision = revision;
+    if (revision == 0) metrics.speed_tenth_gts = 160;  // one byte wide
+    tree.sys.set_bytes(file("gpu_metrics"), io::gpu_metrics_bytes(metrics));
+    const auto sensor = make_amd_sensor(tree.roots());
+    const auto report = looks(*sensor, 0s, 120s, 8);
+    CHECK(report.state == ProbeState::good);
+    CHECK(codes_of(report) == "");
+    for (const auto& [name, value] : {std::pair<const char*, double>{"homeostat_gpu_temperature_celsius", 45},
+                                      {"homeostat_gpu_memory_temperature_celsius", 40},
+                                      {"homeostat_gpu_power_watts", 300},
+                                      {"homeostat_gpu_sm_clock_hertz", 2.1e9},
+                                      {"homeostat_gpu_pcie_lanes", 16},
+                                      {"homeostat_gpu_utilization_ratio", 0.5},
+                                      {"homeostat_gpu_memory_total_bytes", 206141652992.0}}) {
+      CAPTURE(name);
+      REQUIRE(sample_of(report, name));
+      CHECK(sample_of(report, name)->value == doctest::Approx(value));
+    }
+    CHECK(report.samples.size() <= 8 * 12);
+  }
+}
+
+TEST_CASE("amd: an unknown revision gives no figures and no fault, a missing table neither") {
+  TestTree tree;
+  tree.sys.add_amd_gpu(0, pci0);
+  tree.sys.set_bytes(file("gpu_metrics"), std::string("\x20\x00\x01\x09", 4) + std::string(60, 'x'));
+  auto report = looks(*make_amd_sensor(tree.roots()), 0s, 120s);
+  CHECK(report.state == ProbeState::good);
+  CHECK(codes_of(report) == "");
+  CHECK_FALSE(sample_of(report, "homeostat_gpu_temperature_celsius"));
+  for (const auto* name : {"gpu_metrics", "ras", "xgmi_error", "pcie_replay_count", "hwmon"})
+    tree.sys.remove(file(name));
+  report = looks(*make_amd_sensor(tree.roots()), 0s, 120s);
+  CHECK(report.state == ProbeState::good);
+  CHECK(codes_of(report) == "");
+}
+
+TEST_CASE("amd: RAS errors, bad pages, heat, temperature, xGMI errors") {
+  TestTree tree;
+  tree.sys.add_amd_gpu(0, pci0);
+  const auto sensor = make_amd_sensor(tree.roots());
+  (void)sensor->look(at(0s));
+  tree.sys.set(file("ras/umc_err_count"), "ue: 1\nce: 0\nde: 0");
+  const auto report = sensor->look(at(5s));
+  CHECK(codes_of(report) == "RAS_UE/umc:fatal@0000:c1:00");
+  CHECK(report.findings[0].repair_class == fault::RepairClass::reset);
+  tree.sys.set(file("ras/umc_err_count"), "ue: 0\nce: 0\nde: 0");
+  tree.sys.set(file("ras/gpu_vram_bad_pages"), "0x00000001 : 0x00001000 : R\n0x00000002 : 0x00001000 : F");
+  CHECK(codes_of(sensor->look(at(10s))) == "BAD_PAGE_UNRESERVED:error@0000:c1:00 BAD_PAGES:warn@0000:c1:00");
+  tree.sys.set_bytes(file("ras/gpu_vram_bad_pages"), "");
+  io::FakeGpuMetrics metrics;
+  metrics.hotspot_c = 105;
+  tree.sys.set_bytes(file("gpu_metrics"), io::gpu_metrics_bytes(metrics));
+  CHECK(codes_of(looks(*sensor, 15s, 45s)) == "BAD_PAGES:warn@0000:c1:00 TEMPERATURE:error@0000:c1:00");
+  // Errors are counted until the next of the rare readings.
+  tree.sys.set(file("xgmi_error"), "2");
+  CHECK(codes_of(looks(*sensor, 50s, 595s)).find("XGMI") == std::string::npos);
+  CHECK(codes_of(sensor->look(at(600s))).find("XGMI_ERROR:warn@0000:c1:00") != std::string::npos);
+}
+
+TEST_CASE("amd: heat holds the chip back") {
+  for (const int revision : {3, 6, 7, 8}) {
+    CAPTURE(revision);
+    TestTree tree;
+    tree.sys.add_amd_gpu(0, pci0);
+    const auto sensor = make_amd_sensor(tree.roots());
+    io::FakeGpuMetrics metrics;
+    metrics.content_revision = revision;
+    metrics.throttle = revision == 3 ? 1 : 0;
+    std::string last;
+    for (auto now = 0s; now <= 70s; now += 5s) {
+      metrics.accumulated += 1000;
+      metrics.thermal += 300;
+      tree.sys.set_bytes(file("gpu_metrics"), io::gpu_metrics_bytes(metrics));
+      last = codes_of(sensor->look(at(now)));
+    }
+    CHECK(last == "THERMAL_THROTTLE:warn@0000:c1:00");
+  }
+}
+
+TEST_CASE("amd: a GPU that falls off the bus, fewer than expected, none with a driver") {
+  TestTree tree;
+  tree.sys.add_machine(8, 0, 0, 0);
+  const auto sensor = make_amd_sensor(tree.roots());
+  CHECK(codes_of(looks(*sensor, 0s, 120s, 8)) == "");
+  tree.sys.remove_device(pci0);
+  const auto report = looks(*sensor, 125s, 130s, 8);
+  CHECK(codes_of(report) == "GPU_LOST:fatal@0000:c1:00");
+  CHECK(report.findings[0].unambiguous);
+  // An agent that starts afterwards knows by the number that is expected.
+  CHECK(codes_of(looks(*make_amd_sensor(tree.roots()), 0s, 120s, 8)) == "GPU_MISSING:fatal@");
+  TestTree unbound;
+  unbound.sys.add_pci(pci0, "0x120000", "0x1002", "0x74a1", "");
+  const auto none = looks(*make_amd_sensor(unbound.roots()), 0s, 120s, 1);
+  CHECK(none.state == ProbeState::failed);
+  CHECK(none.message.find("Load the driver") != std::string::npos);
+  CHECK(codes_of(none) == "GPU_MISSING:fatal@");
+}
+
+TEST_CASE("amd: a driver that is unloaded and loaded anew") {
+  TestTree tree;
+  tree.sys.add_amd_gpu(0, pci0);
+  const auto sensor = make_amd_sensor(tree.roots());
+  (void)sensor->look(at(0s));
+  tree.sys.remove("bus/pci/drivers/amdgpu/0000:c1:00.0");
+  tree.sys.remove(file("driver"));
+  CHECK(codes_of(looks(*sensor, 5s, 60s)) == "");
+  tree.sys.add_amd_gpu(0, pci0);
+  CHECK(codes_of(looks(*sensor, 65s, 120s)) == "");
+  tree.sys.remove("bus/pci/drivers/amdgpu/0000:c1:00.0");
+  tree.sys.remove(file("driver"));
+  CHECK(codes_of(looks(*sensor, 125s, 190s)) == "GPU_LOST:fatal@0000:c1:00");
+}
+
+TEST_CASE("amd: every unreadable state of the files that decide, each hang") {
+  struct Row {
+    const char* what;
+    void (*bend)(io::FakeSys&, const std::string&);
+  };
+  const Row rows[] = {
+      {"gives an error", [](io::FakeSys& sys, const std::string& path) { sys.break_file(path); }},
+      {"empty", [](io::FakeSys& sys, const std::string& path) { sys.set_bytes(path, ""); }},
+      {"garbled", [](io::FakeSys& sys, const std::string& path) { sys.set_bytes(path, "\xff\xff"); }},
+      {"huge", [](io::FakeSys& sys, const std::string& path) { sys.set(path, std::string(1 << 20, 'u')); }},
+  };
+  for (const auto* name : {"ras/umc_err_count", "gpu_metrics"})
+    for (const auto& row : rows) {
+      CAPTURE(name);
+      CAPTURE(row.what);
+      TestTree tree;
+      tree.sys.add_amd_gpu(0, pci0);
+      const auto sensor = make_amd_sensor(tree.roots());
+      (void)sensor->look(at(0s));
+      row.bend(tree.sys, file(name));
+      const auto report = looks(*sensor, 5s, 65s);
+      CHECK(report.state == ProbeState::failed);
+      CHECK(report.message.find(name) != std::string::npos);
+      CHECK(codes_of(report) == "NO_ANSWER:error@0000:c1:00");
+    }
+  TestTree tree;
+  tree.sys.add_amd_gpu(0, pci0);
+  const auto sensor = make_amd_sensor(tree.roots());
+  (void)sensor->look(at(0s));
+  int now = 5;
+  for (const auto* name : {"ras/umc_err_count", "ras/gpu_vram_bad_pages", "gpu_metrics", "mem_info_vram_used",
+                           "gpu_busy_percent", "pcie_replay_count"})
+    check_hang(*sensor, tree.sys, file(name), std::chrono::seconds(now += 5));
+  CHECK(codes_of(looks(*sensor, 60s, 120s)) == "");
+}
