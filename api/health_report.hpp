@@ -16,7 +16,7 @@ namespace homeostat::api {
 void fill_findings(NodeHealthStatus& status, std::span<const fault::LedgerEntry> entries,
                    const fault::IncidentSet& incidents, std::span<const fault::PolicyRule> rules);
 
-constexpr size_t max_status_bytes = 60 * 1024;  // etcd takes 1.5 MiB, but thousands of nodes write this
+constexpr size_t max_status_bytes = 61'440;  // etcd takes 1.5 MiB, but thousands of nodes write this
 
 // Makes the status' JSON no longer than that: long texts are cut first, then the mildest findings go and are counted in
 // dropped_findings. Returns its length.

@@ -130,7 +130,7 @@ constexpr std::array rows = {
     CauseRow{"infiniband", "DEVICE_GONE", {Family::nic, 18}},
     CauseRow{"ethernet", "DEVICE_GONE", {Family::nic, 18}},
     CauseRow{"infiniband", "", {Family::nic, 35}},
-    CauseRow{"ethernet", "", {Family::nic, 36}},
+    CauseRow{"ethernet", "", {Family::nic, 35}},
     CauseRow{"disk", "NVME_DEAD", {Family::disk, 10}},
     CauseRow{"disk", "NVME_DOWN", {Family::disk, 11}},
     CauseRow{"disk", "NVME_RESET", {Family::disk, 12}},
@@ -272,9 +272,23 @@ bool same_branch(const Occurrence& a, const Occurrence& b, const Topology& topol
 
 bool same_gpu(const Occurrence& a, const Occurrence& b) { return same_pci_device(a.device, b.device); }
 
+// What a probe finds in one look may have begun at any time before.
+bool is_polled(const Occurrence& o) {
+  const std::string_view component = o.finding->component;
+  return component.ends_with("-nvml") || component.ends_with("-counters");
+}
+
+bool are_companions_on_gpu(const Occurrence& a, const Occurrence& b) {
+  const auto one = a.cause.family, two = b.cause.family;
+  if (one == two) return true;
+  if (one == Family::counter || two == Family::counter) return false;
+  const bool is_sweeping = gpu_has_died(a) || gpu_has_died(b) || one == Family::recovery || two == Family::recovery;
+  return is_sweeping || !is_polled(a) || !is_polled(b);
+}
+
 bool gpus_are_companions(const Occurrence& a, const Occurrence& b) {
   const auto one = a.cause.family, two = b.cause.family;
-  if (same_gpu(a, b)) return true;
+  if (same_gpu(a, b)) return are_companions_on_gpu(a, b);
   // Lines of the driver that name no GPU belong to the GPU that is failing right now.
   if (a.device.empty() || b.device.empty())
     return (one == Family::bus || one == Family::core) && (two == Family::bus || two == Family::core);
@@ -382,7 +396,7 @@ bool leads_later(const Occurrence& cause, const Occurrence& effect, const Topolo
     return is_grave(cause) && (to == Family::nvlink || to == Family::fabric) &&
            effect.at - cause.at <= victim_patience && effect.cause.depth > cause.cause.depth;
   if (to == Family::nic)
-    return from == Family::nic && effect.cause.depth > cause.cause.depth && nics_are_companions(cause, effect);
+    return from == Family::nic && effect.cause.depth >= cause.cause.depth && nics_are_companions(cause, effect);
   const bool storage = from == Family::disk || from == Family::filesystem || from == Family::network_storage;
   if (storage && to == Family::kernel)
     return effect.finding->code == "HUNG_TASK" && effect.at - cause.at <= hung_task_patience;

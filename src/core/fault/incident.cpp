@@ -101,10 +101,11 @@ void join_companions(const std::vector<Occurrence>& seen, const std::vector<size
     }
 }
 
+// Of networks only what the kernel said: a probe finds a port down long after it went.
 bool counts_as_failed_device(const Occurrence& o) {
   if (o.device.empty()) return false;
   return gpu_has_died(o) ||
-         (o.cause.family == Family::nic && !o.cause.after_effect && o.finding->severity >= Severity::warn);
+         (o.finding->component == "nic" && !o.cause.after_effect && o.finding->severity >= Severity::warn);
 }
 
 bool is_nic(const Occurrence& o) { return o.cause.family == Family::nic; }

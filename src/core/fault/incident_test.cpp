@@ -103,7 +103,7 @@ const std::string all_well = "154, GPU recovery action changed from 0x1 (GPU Res
 //       48  171  48 171 48 ...   63   154/0x4  45        one GPU, eight channels
 std::vector<Line> ecc_lines() {
   std::vector<Line> lines;
-  for (int channel = 0; channel < 8; ++channel) {
+  for (std::int64_t channel = 0; channel < 8; ++channel) {
     lines.push_back({2 * channel, xid("55", "48, An uncorrectable double bit error (DBE) has been detected on GPU")});
     lines.push_back({2 * channel + 1, xid("55", "171, GDDR, Uncorrectable DRAM error in FBPA 3")});
   }
@@ -145,8 +145,6 @@ TEST_CASE("a GPU off the bus: what the bus, its peers and its job say belongs to
       {50, xid("18", "45, pid=8, name=a, Ch 00000001")},
       {60, xid("18", nvlink_fatal)},
   };
-  const std::string members = "replace-node gpu-xid:79@0000:17:00 +gpu-lost:79@0000:17:00 +gpu-xid:154/0x2@0000:17:00";
-  const std::string effects = " !nvlink:149/NETIR_LINK_EVT@0000:18:00 >gpu-xid:45@0000:17:00 >gpu-xid:45@0000:18:00";
   SUBCASE("with the wiring known the port's error is a companion: the GPU names what to look at") {
     CHECK(tree_of(lines, {{{"0000:17:00", "0000:16:00.0"}}}) ==
           "replace-node gpu-xid:79@0000:17:00 !nvlink:149/NETIR_LINK_EVT@0000:18:00 +gpu-lost:79@0000:17:00 "
@@ -302,6 +300,31 @@ TEST_CASE("network: the twins of one lost link, the adapter's death, the bond ab
         "watch nic:LINK_DOWN@0000:d2:00.0\nwatch nic:LINK_DOWN@0000:d2:00.1\n");
 }
 
+TEST_CASE("what a probe finds in its first look need not be one fault; what two probes see of one port is") {
+  Node node;
+  node.sense(0, sensed("gpu-nvml", "ROW_REMAP_PENDING", "0000:17:00"));
+  node.sense(0, sensed("gpu-nvml", "ECC_UNCORRECTED", "0000:17:00"));
+  node.sense(0, sensed("gpu-nvml", "PCIE_WIDTH", "0000:17:00"));
+  node.sense(0, sensed("gpu-nvml", "NVLINK_DOWN", "0000:17:00"));
+  for (std::string port : {"0000:41:00.0", "0000:42:00.0", "0000:43:00.0"}) {
+    node.sense(100, sensed("ethernet", "LINK_DOWN/eth0", port));
+    node.sense(4'000, sensed("infiniband", "LINK_DOWN", port));
+  }
+  CHECK(node.tree() ==
+        "watch gpu-nvml:ECC_UNCORRECTED@0000:17:00 +gpu-nvml:ROW_REMAP_PENDING@0000:17:00\n"
+        "watch gpu-nvml:NVLINK_DOWN@0000:17:00\nwatch gpu-nvml:PCIE_WIDTH@0000:17:00\n"
+        "watch ethernet:LINK_DOWN/eth0@0000:41:00.0 +infiniband:LINK_DOWN@0000:41:00.0\n"
+        "watch ethernet:LINK_DOWN/eth0@0000:42:00.0 +infiniband:LINK_DOWN@0000:42:00.0\n"
+        "watch ethernet:LINK_DOWN/eth0@0000:43:00.0 +infiniband:LINK_DOWN@0000:43:00.0\n");
+}
+
+TEST_CASE("many links that the kernel loses in one second share a cause") {
+  CHECK(tree_of({{0, "mlx5_core 0000:41:00.0 rail0: Link down"},
+                 {100, "mlx5_core 0000:42:00.0 rail1: Link down"},
+                 {200, "mlx5_core 0000:43:00.0 rail2: Link down"}}) ==
+        "watch nic:LINK_DOWN@0000:41:00.0 +nic:LINK_DOWN@0000:42:00.0 +nic:LINK_DOWN@0000:43:00.0\n");
+}
+
 TEST_CASE("storage: a dead NVMe drive, what it fails and what waits for it") {
   Node node;
   node.lines({{0, "nvme nvme4: I/O tag 22 (2016) opcode 0x2 (Admin Cmd) QID 0 timeout, reset controller"},
@@ -329,7 +352,7 @@ TEST_CASE("an out-of-memory kill is an incident of its own, also beside a GPU fa
 // 27: a whole rack fails within half a second; here: the eight GPUs of one node.
 TEST_CASE("many GPUs that fail in one second are one incident of the node") {
   Node node;
-  for (int gpu = 0; gpu < 8; ++gpu) node.line(gpu * 60, xid("a" + std::to_string(gpu), "79, x"));
+  for (std::int64_t gpu = 0; gpu < 8; ++gpu) node.line(gpu * 60, xid("a" + std::to_string(gpu), "79, x"));
   const auto set = node.incidents();
   REQUIRE(set.incidents.size() == 1);
   CHECK(set.incidents[0].root == "gpu-xid:79@0000:a0:00");
@@ -341,7 +364,7 @@ TEST_CASE("many GPUs that fail in one second are one incident of the node") {
   }
   SUBCASE("and so are many that take their time") {
     Node slow;
-    for (int gpu = 0; gpu < 8; ++gpu) slow.line(gpu * 2'000, xid("a" + std::to_string(gpu), "79, x"));
+    for (std::int64_t gpu = 0; gpu < 8; ++gpu) slow.line(gpu * 2'000, xid("a" + std::to_string(gpu), "79, x"));
     CHECK(slow.incidents().incidents.size() == 8);
   }
 }
@@ -470,7 +493,7 @@ TEST_CASE("the policy has the last word on the class; the verdict names the root
 
 TEST_CASE("the lists are bounded and say what they leave out; the gravest stay") {
   Node node;
-  for (int i = 0; i < 40; ++i)
+  for (std::int64_t i = 0; i < 40; ++i)
     node.sense(i * 10'000, sensed("gpu-driver", "BAR_INVALID", "0000:" + std::to_string(10 + i) + ":00",
                                   i == 39 ? Severity::fatal : Severity::warn,
                                   i == 39 ? RepairClass::replace_node : RepairClass::watch));
@@ -529,6 +552,7 @@ std::vector<std::string> membership(Node& node) {
   std::vector<std::string> out;
   for (const auto& incident : node.incidents().incidents) {
     std::vector<std::string> members;
+    members.reserve(incident.members.size());
     for (const auto& member : incident.members) members.push_back(member.finding);
     std::sort(members.begin(), members.end());
     std::string text =

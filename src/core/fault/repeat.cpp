@@ -62,12 +62,12 @@ void RepeatHistory::add(std::string_view id, const RepeatLimit& limit, TimePoint
     record = &records_.emplace_back();
     record->id = id;
     record->bucket = bucket_of(seen, limit);
-  } else if (limit.apart > Duration(0) && seen - record->last < limit.apart) {
-    record->last = std::max(record->last, seen);
+  } else if (limit.apart > Duration(0) && std::chrono::abs(seen - record->last) < limit.apart) {
+    record->last = seen;
     return;
   }
   advance(*record, bucket_of(seen, limit));
-  record->last = std::max(record->last, seen);
+  record->last = seen;  // also when the clock was set back: what comes now is told apart by the clock of now
   const auto step = limit.apart > Duration(0) ? 1U : times;
   auto& newest = record->counts.front();
   newest += std::min(step, ~newest);  // stays at its largest instead of wrapping round
