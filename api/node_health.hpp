@@ -72,9 +72,10 @@ struct JobPerformance {
   std::int64_t ranks = 0, step = 0;
   // Per step, of the slowest rank here. Compute time: until it waits for other ranks; 0: the job does not tell.
   double step_time_s = 0, compute_time_s = 0, wait_time_s = 0;
-  std::int64_t slowest_rank = -1;         // -1: nobody can say
-  std::int64_t sm_clock_mhz = 0;          // the lowest of the node's busy GPUs; 0: unknown
-  std::int64_t utilisation_percent = -1;  // the lowest of the node's GPUs; -1: unknown
+  std::int64_t slowest_rank = -1;  // -1: nobody can say
+  std::int64_t sm_clock_mhz = 0;   // the lowest of the node's busy GPUs; 0: unknown
+  std::int64_t utilisation_percent =
+      -1;  // of the GPU that is nearest to half: neither idle nor full, if any is; -1: unknown
   TimePoint updated_at{};
   std::string note;
   bool operator==(const JobPerformance&) const = default;

@@ -82,16 +82,20 @@ std::string_view to_string(JobPace pace) {
   return "unknown";
 }
 
-// Clocks, power, heat, links and memory slow a node down; a disk, a process killed for memory or an Xid of the program
-// does not, or not so that a single look at it would tell.
+// Clocks, power, heat, links and errors that cost retries slow a node down. Memory that waits for a reset, a disk, a
+// process killed for memory or an Xid of the program does not, or not so that it would explain a longer step.
 std::optional<HardwareFact> hardware_fact(std::string_view component, std::string_view code, std::string_view device,
                                           std::string_view title) {
-  constexpr std::array<std::string_view, 10> of_speed = {"gpu-nvml",      "amd-counters",    "infiniband", "ethernet",
-                                                         "pcie-counters", "memory-counters", "nvlink",     "nic",
-                                                         "pcie-aer",      "pcie-link"};
-  if (std::ranges::find(of_speed, component) == of_speed.end()) return std::nullopt;
+  constexpr std::array<std::string_view, 10> components = {"gpu-nvml",      "amd-counters",    "infiniband", "ethernet",
+                                                           "pcie-counters", "memory-counters", "nvlink",     "nic",
+                                                           "pcie-aer",      "pcie-link"};
+  constexpr std::array<std::string_view, 18> words = {
+      "THROTTLE", "TEMPERATURE", "SLOW_CLOCK", "PCIE_", "WIDTH",   "SPEED",  "GENERATION", "LINK", "CRC",
+      "SYMBOL",   "RATE",        "RECEIVE",    "AER",   "OVERRUN", "REPLAY", "DUPLEX",     "XGMI", "POWER"};
+  if (std::ranges::find(components, component) == components.end()) return std::nullopt;
+  if (std::ranges::none_of(words, [&](std::string_view word) { return code.contains(word); })) return std::nullopt;
   HardwareFact fact;
-  fact.key.append(component).append("/").append(code);
+  fact.key.append(component).append("/").append(code.substr(0, code.find('/')));
   fact.text.append(title.empty() ? std::string_view(fact.key) : title);
   if (!device.empty()) fact.text.append(" (").append(device).append(")");
   return fact;

@@ -466,12 +466,26 @@ TEST_CASE("the same report again is not a second one") {
 }
 
 TEST_CASE("which findings speak of speed") {
-  CHECK(hardware_fact("gpu-nvml", "THERMAL", "0000:05:00", "It is hot")->text == "It is hot (0000:05:00)");
-  CHECK(hardware_fact("infiniband", "FLAP", "", "")->text == "infiniband/FLAP");
-  for (const char* component : {"disk", "oom", "gpu-xid", "filesystem"}) {
+  struct Case {
+    const char *component, *code;
+    bool speaks;
+  };
+  const Case cases[] = {
+      {"gpu-nvml", "THROTTLE_HW_THERMAL", true}, {"gpu-nvml", "SLOW_CLOCK", true},
+      {"gpu-nvml", "PCIE_WIDTH", true},          {"gpu-nvml", "ECC_CORRECTED_RATE", true},
+      {"infiniband", "LINK_FLAPPING/1", true},   {"ethernet", "SPEED_REDUCED", true},
+      {"pcie-counters", "WIDTH_REDUCED", true},  {"memory-counters", "CORRECTED_RATE", true},
+      {"amd-counters", "XGMI_ERROR", true},      {"gpu-nvml", "ROW_REMAP_PENDING", false},
+      {"gpu-nvml", "NO_ANSWER", false},          {"gpu-xid", "13", false},
+      {"disk-counters", "READ_ONLY", false},     {"oom", "OOM_RATE", false},
+  };
+  for (const auto& [component, code, speaks] : cases) {
     CAPTURE(component);
-    CHECK_FALSE(hardware_fact(component, "X", "", "").has_value());
+    CAPTURE(code);
+    CHECK(hardware_fact(component, code, "", "").has_value() == speaks);
   }
+  CHECK(hardware_fact("gpu-nvml", "TEMPERATURE", "0000:05:00", "It is hot")->text == "It is hot (0000:05:00)");
+  CHECK(hardware_fact("infiniband", "LINK_FLAPPING/1", "", "")->key == "infiniband/LINK_FLAPPING");
 }
 
 // Worst case: each report is one raw value, nothing is smoothed by the reporter. 16 nodes over 625 windows of four
