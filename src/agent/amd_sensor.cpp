@@ -87,6 +87,6 @@ class AmdSensor final : public SysSensor {
 
 }  // namespace
 
-std::unique_ptr<Sensor> make_amd_sensor(io::SysRoots roots) { return std::make_unique<AmdSensor>(roots); }
+std::unique_ptr<Sensor> make_amd_sensor(const io::SysRoots& roots) { return std::make_unique<AmdSensor>(roots); }
 
 }  // namespace homeostat::agent

@@ -57,6 +57,6 @@ class DiskSensor final : public SysSensor {
 
 }  // namespace
 
-std::unique_ptr<Sensor> make_disk_sensor(io::SysRoots roots) { return std::make_unique<DiskSensor>(roots); }
+std::unique_ptr<Sensor> make_disk_sensor(const io::SysRoots& roots) { return std::make_unique<DiskSensor>(roots); }
 
 }  // namespace homeostat::agent

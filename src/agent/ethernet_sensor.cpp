@@ -61,6 +61,8 @@ class EthernetSensor final : public SysSensor {
 
 }  // namespace
 
-std::unique_ptr<Sensor> make_ethernet_sensor(io::SysRoots roots) { return std::make_unique<EthernetSensor>(roots); }
+std::unique_ptr<Sensor> make_ethernet_sensor(const io::SysRoots& roots) {
+  return std::make_unique<EthernetSensor>(roots);
+}
 
 }  // namespace homeostat::agent

@@ -8,6 +8,6 @@
 
 namespace homeostat::agent {
 
-std::unique_ptr<Sensor> make_ethernet_sensor(io::SysRoots roots);
+std::unique_ptr<Sensor> make_ethernet_sensor(const io::SysRoots& roots);
 
 }  // namespace homeostat::agent

@@ -75,6 +75,8 @@ class InfinibandSensor final : public SysSensor {
 
 }  // namespace
 
-std::unique_ptr<Sensor> make_infiniband_sensor(io::SysRoots roots) { return std::make_unique<InfinibandSensor>(roots); }
+std::unique_ptr<Sensor> make_infiniband_sensor(const io::SysRoots& roots) {
+  return std::make_unique<InfinibandSensor>(roots);
+}
 
 }  // namespace homeostat::agent

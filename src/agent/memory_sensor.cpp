@@ -48,6 +48,6 @@ class MemorySensor final : public SysSensor {
 
 }  // namespace
 
-std::unique_ptr<Sensor> make_memory_sensor(io::SysRoots roots) { return std::make_unique<MemorySensor>(roots); }
+std::unique_ptr<Sensor> make_memory_sensor(const io::SysRoots& roots) { return std::make_unique<MemorySensor>(roots); }
 
 }  // namespace homeostat::agent

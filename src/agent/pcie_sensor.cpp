@@ -56,6 +56,6 @@ class PcieSensor final : public SysSensor {
 
 }  // namespace
 
-std::unique_ptr<Sensor> make_pcie_sensor(io::SysRoots roots) { return std::make_unique<PcieSensor>(roots); }
+std::unique_ptr<Sensor> make_pcie_sensor(const io::SysRoots& roots) { return std::make_unique<PcieSensor>(roots); }
 
 }  // namespace homeostat::agent

@@ -9,6 +9,6 @@
 
 namespace homeostat::agent {
 
-std::unique_ptr<Sensor> make_pcie_sensor(io::SysRoots roots);
+std::unique_ptr<Sensor> make_pcie_sensor(const io::SysRoots& roots);
 
 }  // namespace homeostat::agent

@@ -60,7 +60,8 @@ FakeSys::FakeSys(fs::path root, fs::path proc) : root_(std::move(root)), proc_(s
   for (const auto* folder : {"bus/pci/devices", "bus/pci/drivers", "class", "devices", "fs", "block"})
     fs::create_directories(root_ / folder);
   fs::create_directories(proc_ / "1");
-  set_proc("1/mounts", "proc /proc proc rw,nosuid 0 0");
+  // A tree that is there already is taken up as it is.
+  if (!fs::exists(proc_ / "1/mounts")) set_proc("1/mounts", "proc /proc proc rw,nosuid 0 0");
 }
 
 void FakeSys::write(const fs::path& path, std::string_view content) const {
@@ -264,10 +265,11 @@ void FakeSys::add_edac(int controller) {
 
 void FakeSys::add_ext4(std::string_view disk, std::string_view mountpoint) {
   set("fs/ext4/" + std::string(disk) + "/errors_count", "0");
-  mounts_.push_back("/dev/" + std::string(disk) + " " + std::string(mountpoint) + " ext4 rw,relatime 0 0");
-  std::string all = "proc /proc proc rw,nosuid 0 0";
-  for (const auto& mount : mounts_) all += "\n" + mount;
-  set_proc("1/mounts", all);
+  const auto mounts = proc_ / "1/mounts";
+  std::ifstream file(mounts);
+  std::string all{std::istreambuf_iterator<char>(file), {}};
+  all += "/dev/" + std::string(disk) + " " + std::string(mountpoint) + " ext4 rw,relatime 0 0\n";
+  write(mounts, all);
 }
 
 void FakeSys::add_machine(int amd_gpus, int infiniband_ports, int ethernet_ports, int nvme_disks) {

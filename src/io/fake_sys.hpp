@@ -7,13 +7,12 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace homeostat::io {
 
 class FakeSys {
  public:
-  // `root` becomes the sys folder; `proc` the proc folder ("" for root/../proc).
+  // `root` becomes the sys folder; `proc` the proc folder ("" for root/../proc). What is there already stays.
   explicit FakeSys(std::filesystem::path root, std::filesystem::path proc = {});
 
   const std::filesystem::path& root() const { return root_; }
@@ -60,7 +59,6 @@ class FakeSys {
   std::filesystem::path at(std::string_view path) const { return root_ / path; }
 
   std::filesystem::path root_, proc_;
-  std::vector<std::string> mounts_;
 };
 
 // A gpu_metrics table of the given content revision (1.0 to 1.8) as the driver lays it out.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 namespace homeostat::io {
@@ -38,7 +39,7 @@ std::optional<std::uint64_t> link_speed_of(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
   const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
   if (error != std::errc() || !rest.starts_with(" GT/s") || value <= 0 || value > 1000) return std::nullopt;
-  return static_cast<std::uint64_t>(value * 10 + 0.5);
+  return static_cast<std::uint64_t>(std::lround(value * 10));
 }
 
 void PcieReader::identify(const SysFolder& all, const std::string& address) {

@@ -74,10 +74,10 @@ SysFault fault_of_errno(int error) {
 void NowReading::begin(std::string_view folder, std::string_view name) {
   std::lock_guard lock(mutex_);
   length_ = std::min(folder.size(), path_.size());
-  std::copy_n(folder.data(), length_, path_.data());
+  std::copy_n(folder.begin(), length_, path_.begin());
   if (length_ > 0 && length_ < path_.size() && !name.empty()) path_[length_++] = '/';
   const auto more = std::min(name.size(), path_.size() - length_);
-  std::copy_n(name.data(), more, path_.data() + length_);
+  std::copy_n(name.begin(), more, path_.begin() + static_cast<std::ptrdiff_t>(length_));
   length_ += more;
 }
 
