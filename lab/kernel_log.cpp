@@ -112,8 +112,6 @@ Result<void> build_sys(const std::string& run_folder, const FakeMachine& machine
   try {
     io::FakeSys sys(run_folder + "/sys", run_folder + "/proc");
     sys.add_machine(machine.amd ? machine.gpus : 0, infiniband_ports, ethernet_ports, nvme_disks);
-    for (int i = 0; i < machine.gpus && !machine.amd; ++i)
-      sys.add_pci(gpu_address(i), "0x030200", "0x10de", "0x2330", "nvidia");
   } catch (const std::exception& error) {
     return fail(ErrorKind::internal, "cannot make the machine's sys folder: " + std::string(error.what()));
   }

@@ -10,6 +10,8 @@
 #include "cli/commands.hpp"
 #include "cli/context.hpp"
 #include "cli/demo.hpp"
+#include "cli/inject.hpp"
+#include "core/fault/drill.hpp"
 #include "io/signals.hpp"
 
 namespace homeostat::cli {
@@ -24,6 +26,7 @@ Examples:
   homeostat ssh sinfo                   one command there
   homeostat inject gpu-x7k2p xid=79     GPU 0 of that node falls off the bus
   homeostat inject --of-job 12 xid=79   the same on a node of job 12
+  homeostat inject --list               what else can fail
   homeostat repairs                     all repairs; homeostat repair NAME tells one
   homeostat kubectl get pods -A         kubectl with the lab's credentials
   homeostat down                        take everything down without a trace
@@ -36,7 +39,7 @@ struct Arguments {
   std::vector<std::string> settings, rest;
   DemoOptions demo;
   UpOptions up;
-  bool no_wait = false;
+  bool no_wait = false, wait = true, production = false, list_faults = false, clear_drills = false;
 };
 
 using Action = std::function<int()>;
@@ -104,25 +107,70 @@ void add_questions(CLI::App& app, Arguments& a, Action& chosen) {
   });
 }
 
-void add_tools(CLI::App& app, Arguments& a, Action& chosen) {
-  auto* inject_command = app.add_subcommand("inject", "Let a fake GPU fail as a real one would");
-  inject_command->add_option("--of-job", a.job, "A node of this Slurm job instead of NODE");
-  inject_command->add_option("words", a.settings, "[NODE] xid=79 [device=0]")->required();
-  inject_command->callback([&] {
+constexpr const char* inject_help = R"(
+The fault takes the way of a real one (kernel log, sensors, NodeHealth, Repair) and is marked as a drill in every record.
+It is healed like a real one: jobs on the node are stopped and requeued. docs/operators/drills.md tells more.
+
+Examples:
+  homeostat inject --list                         what can fail, and what you should see
+  homeostat inject gpu-x7k2p xid=79               GPU 0 of that node falls off the bus
+  homeostat inject gpu-x7k2p xid=48 device=1      a double bit error on GPU 1
+  homeostat inject --of-job 12 ecc=uncorrectable  on a node of Slurm job 12
+  homeostat inject gpu-x7k2p link=flap count=5    an InfiniBand port comes and goes
+  homeostat inject gpu-x7k2p clear                the hardware is sound again
+  homeostat inject gpu-x7k2p xid=79 --production  also where the NodePool counts as production
+  homeostat inject --clear gpu-x7k2p              end and forget that node's drills
+
+Exit codes: 0 seen as expected, 1 not seen, 2 wrong usage, 3 no such node or no lab, 4 refused: the sentence says what to write.)";
+
+// What cannot be meant; "" when it can.
+std::string inject_mistake(const Arguments& a, bool named) {
+  if (a.list_faults && (a.clear_drills || a.job > 0 || !a.settings.empty())) return "--list stands alone";
+  if (a.clear_drills && (a.job > 0 || a.settings.size() > 1 || (!a.settings.empty() && !named)))
+    return "--clear takes a node or nothing: homeostat inject --clear NODE";
+  if (a.list_faults || a.clear_drills || named != (a.job > 0)) return "";
+  return "say which node, or which job's node: homeostat inject NODE xid=79, or homeostat inject --of-job ID xid=79";
+}
+
+// A node's name is a word without '=' that is no fault by itself.
+bool is_node(const std::string& word) { return word.find('=') == std::string::npos && !fault::parse_drill(word); }
+
+int inject(Arguments& a) {
+  const bool named = !a.settings.empty() && is_node(a.settings.front());
+  if (const auto mistake = inject_mistake(a, named); !mistake.empty()) {
+    fmt::print(stderr, "homeostat: {}\n", mistake);
+    return exit_usage;
+  }
+  const bool as_json = a.output == "json";
+  if (a.list_faults) return list_faults(as_json);
+  InjectOptions options;
+  options.node = named ? a.settings.front() : "";
+  if (a.clear_drills) return plainly([&](Context& c) { return clear_drills(c, options.node); });
+  options.job = a.job;
+  options.words.assign(a.settings.begin() + (named ? 1 : 0), a.settings.end());
+  options.production = a.production, options.wait = !a.no_wait, options.as_json = as_json;
+  return interruptible([&](Context& c) { return inject_fault(c, options); });
+}
+
+void add_inject(CLI::App& app, Arguments& a, Action& chosen) {
+  auto* command = app.add_subcommand("inject", "A fault on purpose: see it found and healed");
+  command->footer(inject_help);
+  command->add_option("--of-job", a.job, "A node of this Slurm job instead of NODE");
+  command->add_option("words", a.settings, "[NODE] FAULT [device=0] [count=1]; the fault is xid=79 when you name none");
+  command->add_flag("--production", a.production, "Also on a node of a production pool");
+  command->add_flag("--wait,!--no-wait", a.wait, "Follow it until it is seen and answered (default), or only inject");
+  command->add_flag("--list", a.list_faults, "What can fail, what it touches and what you should see");
+  command->add_flag("--clear", a.clear_drills, "End a node's drills; without a node, forget those that are over");
+  command->add_option("-o,--output", a.output, "json")->check(CLI::IsMember({"json"}));
+  command->callback([&] {
     chosen = [&a] {
-      const bool named = a.settings.front().find('=') == std::string::npos;
-      if (named == (a.job > 0)) {
-        fmt::print(stderr,
-                   "homeostat: say which node, or which job's node: homeostat inject NODE xid=79, or homeostat inject "
-                   "--of-job ID xid=79\n");
-        return exit_usage;
-      }
-      std::string node = named ? a.settings.front() : "";
-      std::vector<std::string> settings(a.settings.begin() + (named ? 1 : 0), a.settings.end());
-      if (settings.empty()) settings.push_back("xid=79");
-      return plainly([&](Context& c) { return inject_fault(c, node, a.job, settings); });
+      a.no_wait = !a.wait;
+      return inject(a);
     };
   });
+}
+
+void add_tools(CLI::App& app, Arguments& a, Action& chosen) {
   for (auto [name, help, action] : {std::tuple{"ssh", "A shell on the login node, or one command there", &open_ssh},
                                     std::tuple{"kubectl", "kubectl with the lab's credentials", &run_kubectl}}) {
     auto* command = app.add_subcommand(name, help);
@@ -144,6 +192,7 @@ int run_command_line(int argc, char** argv) {
   app.require_subcommand(1);
   add_life(app, arguments, chosen);
   add_questions(app, arguments, chosen);
+  add_inject(app, arguments, chosen);
   add_tools(app, arguments, chosen);
   try {
     app.parse(argc, argv);

@@ -24,6 +24,14 @@ TEST_CASE("what is said wrongly ends with 2, and help and version with 0") {
   CHECK(run({"repair"}) == 2);
   CHECK(run({"inject", "xid=79"}) == 2);                            // which node?
   CHECK(run({"inject", "--of-job", "3", "gpu-a", "xid=79"}) == 2);  // which of the two?
+  CHECK(run({"inject"}) == 2);
+  CHECK(run({"inject", "--list", "gpu-a"}) == 2);
+  CHECK(run({"inject", "--clear", "xid=79"}) == 2);
+  CHECK(run({"inject", "gpu-a", "xid=0"}) == 2);
+  CHECK(run({"inject", "gpu-a", "xid=79", "device=../x"}) == 2);
+  CHECK(run({"inject", "--list"}) == 0);
+  CHECK(run({"inject", "--list", "-o", "json"}) == 0);
+  CHECK(run({"inject", "--help"}) == 0);
   CHECK(run({"--help"}) == 0);
   CHECK(run({"version"}) == 0);
 }
@@ -35,5 +43,7 @@ TEST_CASE("without a lab every question ends with 3") {
   CHECK(run({"repair", "rep-1"}) == 3);
   CHECK(run({"ssh", "sinfo"}) == 3);
   CHECK(run({"kubectl", "get", "pods"}) == 3);
+  CHECK(run({"inject", "gpu-a", "xid=79"}) == 3);
+  CHECK(run({"inject", "--clear"}) == 3);
   ::unsetenv("HOMEOSTAT_STATE");
 }

@@ -10,8 +10,6 @@
 #include <cstring>
 
 #include "api/repair.hpp"
-#include "cli/bring_up.hpp"
-#include "cli/heal_driver.hpp"
 #include "cli/remote_shell.hpp"
 #include "io/json.hpp"
 #include "kube/meta.hpp"
@@ -186,20 +184,6 @@ std::string describe_repair(const json::object& repair) {
         fmt::format("  {} {} of {}{}{}\n", job.id, job.name, job.user,
                     job.requeueable ? "" : " (Slurm never requeues it)", job.outcome.empty() ? "" : ": " + job.outcome);
   return out;
-}
-
-int inject_fault(Context& context, const std::string& node, long job, const std::vector<std::string>& settings) {
-  std::string target = node;
-  if (target.empty()) {
-    auto login = find_login(context);
-    if (!login) return complain(login.error());
-    auto nodes = nodes_of_job(context, *login, static_cast<std::uint32_t>(job));
-    if (!nodes) return complain(nodes.error());
-    target = nodes->back();
-  }
-  std::vector<std::string> arguments = {"inject", target};
-  arguments.insert(arguments.end(), settings.begin(), settings.end());
-  return run_lab(context.places(), arguments);
 }
 
 int open_ssh(Context& context, const std::vector<std::string>& command) {

@@ -12,8 +12,6 @@ namespace homeostat::cli {
 int show_status(Context& context, bool as_json);
 int list_repairs(Context& context, bool as_json);
 int show_repair(Context& context, const std::string& name, bool as_json);
-// node "" with job > 0: the second of the job's nodes.
-int inject_fault(Context& context, const std::string& node, long job, const std::vector<std::string>& settings);
 // These two become another program and return only when that fails.
 int open_ssh(Context& context, const std::vector<std::string>& command);
 int run_kubectl(Context& context, const std::vector<std::string>& arguments);

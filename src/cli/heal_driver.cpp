@@ -9,6 +9,7 @@
 
 #include "api/repair.hpp"
 #include "cli/bring_up.hpp"
+#include "cli/inject.hpp"
 #include "io/files.hpp"
 #include "io/http_server.hpp"
 #include "io/json.hpp"
@@ -125,11 +126,7 @@ Result<void> wait_for_training(Context& context, TrainJob& job, int steps, Durat
 }
 
 Result<TimePoint> break_gpu(Context& context, const std::string& node, int xid, int device) {
-  const auto before = context.now();
-  if (run_lab(context.places(), {"inject", node, fmt::format("xid={}", xid), fmt::format("device={}", device)}, true) !=
-      0)
-    return fail(ErrorKind::internal, fmt::format("homeostat-lab could not break GPU {} of {}", device, node));
-  return before;
+  return strike_in_lab(context, node, fmt::format("xid={}", xid), std::to_string(device));
 }
 
 Result<std::optional<repair::Record>> repair_of(Context& context, const std::string& node) {

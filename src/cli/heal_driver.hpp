@@ -40,7 +40,8 @@ void cancel_jobs_named(const Login& login, const std::string& name);
 // Until any rank has logged `steps` more steps than at the call.
 Result<void> wait_for_training(Context& context, TrainJob& job, int steps, Duration limit);
 
-// Gives the instant just before the kernel's line was written.
+// As a drill, so that every record says so. Gives the instant just before the fault struck, which is after the drill
+// was armed.
 Result<TimePoint> break_gpu(Context& context, const std::string& node, int xid = 79, int device = 0);
 
 // The newest Repair of a node; nullopt: there is none.

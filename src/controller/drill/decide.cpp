@@ -13,7 +13,7 @@ using api::Drill;
 using api::DrillPhase;
 using api::DrillStatus;
 
-constexpr Duration look_while_armed{250}, look_while_seen{1'000};
+constexpr Duration look_while_armed{100}, look_while_seen{1'000};
 // A report that is older than this comes from an agent that is not there.
 constexpr Duration report_age{60'000};
 constexpr Duration clock_skew{60'000};  // between a node's clock and ours
