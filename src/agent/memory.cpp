@@ -124,11 +124,10 @@ std::string encode_memory(const Memory& memory) {
   boost::json::array repeats;
   repeats.reserve(memory.history.size());
   for (const auto& record : memory.history) repeats.push_back(encode_record(record));
-  boost::json::object out{{"bootId", memory.boot_id},
-                          {"entries", std::move(entries)},
-                          {"repeats", std::move(repeats)},
-                          {"dropped", memory.dropped},
-                          {"gpus", std::move(gpus)}};
+  boost::json::object out{
+      {"bootId", memory.boot_id},           {"entries", std::move(entries)}, {"repeats", std::move(repeats)},
+      {"dropped", memory.dropped},          {"gpus", std::move(gpus)},       {"gaps", memory.gaps},
+      {"lostRecords", memory.lost_records}, {"forgeries", memory.forgeries}};
   if (memory.last_sequence) out["lastSequence"] = *memory.last_sequence;
   return io::to_text(out);
 }
@@ -141,7 +140,13 @@ Result<Memory> decode_memory(std::string_view text) {
   if (memory.boot_id.empty()) return fail(ErrorKind::invalid, "The agent's memory names no boot.");
   if (const auto last = io::int_at(*object, {"lastSequence"}, -1); last >= 0)
     memory.last_sequence = static_cast<std::uint64_t>(last);
-  memory.dropped = static_cast<std::uint64_t>(std::max<std::int64_t>(0, io::int_at(*object, {"dropped"})));
+  const auto count_at = [&object](std::string_view name) {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, io::int_at(*object, {name})));
+  };
+  memory.dropped = count_at("dropped");
+  memory.gaps = count_at("gaps");
+  memory.lost_records = count_at("lostRecords");
+  memory.forgeries = count_at("forgeries");
   for (const auto& value : io::array_at(*object, {"entries"}))
     if (auto entry = decode_entry(value)) memory.entries.push_back(std::move(*entry));
   for (const auto& value : io::array_at(*object, {"repeats"}))

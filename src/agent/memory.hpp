@@ -24,7 +24,8 @@ struct Memory {
   std::vector<fault::LedgerEntry> entries;
   std::uint64_t dropped = 0;
   std::vector<KnownGpu> gpus;  // as the driver named them while they were well: a lost one cannot say its name
-  std::vector<fault::RepeatHistory::Record> history = {};  // what has come how often
+  std::vector<fault::RepeatHistory::Record> history = {};   // what has come how often
+  std::uint64_t gaps = 0, lost_records = 0, forgeries = 0;  // of the kernel log since boot
 };
 
 std::string encode_memory(const Memory& memory);

@@ -2,20 +2,38 @@
 
 #include <algorithm>
 
+#include "agent/sensors.hpp"
+#include "api/health_report.hpp"
+
 namespace homeostat::agent {
 
 using fault::Change;
 using fault::Finding;
+using fault::ProbeState;
 using fault::RepairClass;
 using fault::Severity;
+
+namespace {
+
+constexpr std::string_view kmsg = "kmsg";
+constexpr std::string_view gap_id = "agent:KMSG_GAP";
+constexpr size_t max_sources = 16;
+constexpr size_t max_samples = 1024;      // of one sensor
+constexpr size_t max_performance = 16;    // as the API has it
+constexpr Duration log_patience{10'000};  // the reader goes round at least twice a second
+
+}  // namespace
 
 void NodeState::begin_boot(std::string boot_id) {
   std::lock_guard lock(mutex_);
   boot_id_ = std::move(boot_id);
   last_sequence_.reset();
   ledger_.clear();
-  classifier_ = {};
+  classifier_ = drill_classifier_ = {};
   gpus_.clear();
+  devices_.clear();
+  kmsg_.gaps = kmsg_.lost_records = 0;
+  forgeries_ = 0;
   ++version_;
 }
 
@@ -23,15 +41,20 @@ bool NodeState::recall(Memory memory) {
   std::lock_guard lock(mutex_);
   if (memory.boot_id != boot_id_) return false;
   last_sequence_ = memory.last_sequence;
-  ledger_.restore(std::move(memory.entries), memory.dropped);
+  ledger_.restore(std::move(memory.entries), memory.dropped, std::move(memory.history));
   gpus_ = std::move(memory.gpus);
+  for (const auto& gpu : gpus_) ledger_.name_device(gpu.uuid, gpu.pci);
+  kmsg_.gaps = memory.gaps;
+  kmsg_.lost_records = memory.lost_records;
+  forgeries_ = memory.forgeries;
   ++version_;
   return true;
 }
 
 Memory NodeState::memory() const {
   std::lock_guard lock(mutex_);
-  return {boot_id_, last_sequence_, ledger_.entries(), ledger_.dropped(), gpus_};
+  return {boot_id_,          last_sequence_, ledger_.entries(),  ledger_.dropped(), gpus_,
+          ledger_.history(), kmsg_.gaps,     kmsg_.lost_records, forgeries_};
 }
 
 namespace {
@@ -43,15 +66,8 @@ TimePoint date_of(std::uint64_t uptime_us, TimePoint now, Duration uptime) {
   return uptime > Duration(0) && at <= uptime ? now - (uptime - at) : now;
 }
 
-Finding gap_finding(std::uint64_t lost) {
-  Finding finding;
-  finding.component = "agent";
-  finding.code = "KMSG_GAP";
-  finding.severity = Severity::warn;
-  finding.title = lost > 0 ? std::to_string(lost) + " kernel records were overwritten before they could be read"
-                           : "Kernel records were overwritten before they could be read";
-  finding.repair_class = RepairClass::watch;
-  return finding;
+std::string gap_title(std::uint64_t lost) {
+  return std::to_string(lost) + " kernel records were overwritten before they could be read";
 }
 
 bool is_urgent(Change change, const Finding& finding) {
@@ -63,8 +79,26 @@ bool is_urgent(Change change, const Finding& finding) {
 
 void NodeState::note(Change change, const Finding& finding, Intake& intake) {
   if (change == Change::none) return;
+  ++changes_;
   intake.changed = true;
   intake.urgent |= is_urgent(change, finding);
+}
+
+void NodeState::take_gap(std::uint64_t lost, std::string_view evidence, TimePoint now, Intake& intake) {
+  ++kmsg_.gaps;
+  kmsg_.lost_records += lost;
+  Finding gap;
+  gap.component = "agent";
+  gap.code = "KMSG_GAP";
+  gap.severity = Severity::warn;
+  gap.title = gap_title(lost);
+  gap.repair_class = RepairClass::watch;
+  take_finding(gap, now, evidence, intake);
+}
+
+void NodeState::take_finding(const Finding& finding, TimePoint seen, std::string_view evidence, Intake& intake) {
+  counts_.add(finding, seen, finding.repeats);
+  note(ledger_.observe(finding, seen, evidence), finding, intake);
 }
 
 // Says whether the record was one and new.
@@ -72,76 +106,178 @@ bool NodeState::take_record(const std::string& text, TimePoint now, Duration upt
   const auto record = fault::parse_kmsg_record(text);
   if (!record) return false;  // a continuation line (" SUBSYSTEM=…") or garbage
   if (last_sequence_ && record->sequence <= *last_sequence_) return false;
-  if (last_sequence_ && record->sequence > *last_sequence_ + 1) {
-    const auto gap = gap_finding(record->sequence - *last_sequence_ - 1);
-    note(ledger_.observe(
-             gap, now,
-             "sequence " + std::to_string(*last_sequence_) + " is followed by " + std::to_string(record->sequence)),
-         gap, intake);
-  }
+  if (last_sequence_ && record->sequence > *last_sequence_ + 1)
+    take_gap(record->sequence - *last_sequence_ - 1,
+             "sequence " + std::to_string(*last_sequence_) + " is followed by " + std::to_string(record->sequence), now,
+             intake);
   last_sequence_ = record->sequence;
-  const auto finding = classifier_(fault::parse_kernel_line(text));
-  if (finding) note(ledger_.observe(*finding, date_of(record->uptime_us, now, uptime), record->text), *finding, intake);
+  kmsg_.last_record = now;
+  ++kmsg_.records;
+  const auto seen = date_of(record->uptime_us, now, uptime);
+  if (record->from_kernel()) {
+    auto finding = classifier_(fault::parse_kernel_line(text));
+    if (!finding) return true;
+    if (drills_ != nullptr) finding->drill |= drills_->marks(*finding);
+    take_finding(*finding, seen, record->text, intake);
+    return true;
+  }
+  // A program's words: a drill that proves itself is taken as what it says, the token itself is kept nowhere.
+  auto judged = drills_ != nullptr ? drills_->judge(record->text, now) : fault::judge_user_line(record->text, {}, now);
+  if (judged.what == fault::UserLine::forgery) ++forgeries_;
+  if (judged.what != fault::UserLine::drill) return true;
+  auto finding = drill_classifier_(fault::parse_kernel_line(judged.line));
+  if (!finding) return true;
+  finding->drill = true;
+  take_finding(*finding, seen, judged.line, intake);
   return true;
 }
 
-NodeState::Intake NodeState::take_records(const std::vector<std::string>& records, bool overrun, TimePoint now,
-                                          Duration uptime) {
+NodeState::Intake NodeState::take_records(const std::vector<std::string>& records, TimePoint now, Duration uptime) {
   std::lock_guard lock(mutex_);
   Intake intake;
-  const auto before = last_sequence_;
   for (const auto& text : records)
     if (take_record(text, now, uptime, intake)) ++intake.taken;
-  // Where the sequence numbers already told of the gap it is not told twice.
-  const bool told = overrun && before && last_sequence_ && intake.changed;
-  if (overrun && !told) {
-    const auto gap = gap_finding(0);
-    note(ledger_.observe(gap, now, "the kernel's ring overran"), gap, intake);
-  }
+  if (intake.changed) (void)ledger_.settle(now);
   publish(intake);
   return intake;
+}
+
+NodeState::Source* NodeState::source(std::string_view name) {
+  const auto found = std::find_if(sources_.begin(), sources_.end(), [&](const Source& s) { return s.name == name; });
+  if (found != sources_.end()) return &*found;
+  if (sources_.size() >= max_sources) return nullptr;
+  sources_.push_back({std::string(name), ProbeState::pending, {}, {}, {}});
+  return &sources_.back();
+}
+
+const NodeState::Source* NodeState::source(std::string_view name) const {
+  const auto found = std::find_if(sources_.begin(), sources_.end(), [&](const Source& s) { return s.name == name; });
+  return found == sources_.end() ? nullptr : &*found;
+}
+
+void NodeState::expect_sensors(std::span<const std::string_view> names) {
+  std::lock_guard lock(mutex_);
+  source(kmsg);
+  for (const auto name : names) source(name);
+  ++version_;
+}
+
+// Says whether the state is another than before; words alone (for how long it hangs) are no news.
+bool NodeState::turn(Source& source, ProbeState state, std::string message, TimePoint now) {
+  const bool turned = source.state != state;
+  source.state = state;
+  source.message = std::move(message);
+  if (state == ProbeState::good) source.last_success = now;
+  return turned;
+}
+
+NodeState::Intake NodeState::take_sensor(std::string_view name, std::span<const std::string_view> components,
+                                         SensorReport report, TimePoint now) {
+  std::lock_guard lock(mutex_);
+  Intake intake;
+  auto* from = source(name);
+  if (from == nullptr) return intake;
+  if (turn(*from, report.state, std::move(report.message), now)) {
+    intake.changed = true;
+    intake.urgent = is_essential(name);
+  }
+  if (report.performance.size() > max_performance) report.performance.resize(max_performance);
+  if (name == "steps") performance_ = std::move(report.performance);
+  // A sensor that cannot say leaves what it said: nothing has recovered.
+  if (report.state == ProbeState::good || report.state == ProbeState::absent) {
+    if (report.samples.size() > max_samples) report.samples.resize(max_samples);
+    from->samples = std::move(report.samples);
+    std::vector<std::string> ids;
+    ids.reserve(report.findings.size());
+    for (auto& finding : report.findings) {
+      if (drills_ != nullptr) finding.drill |= drills_->marks(finding);
+      ids.push_back(fault::finding_id(finding));
+      const auto change = ledger_.observe(finding, now, finding.title);
+      if (change == Change::repeated) continue;
+      counts_.add(finding, now, 1);
+      note(change, finding, intake);
+    }
+    for (const auto component : components)
+      if (ledger_.retain(component, ids)) {
+        ++changes_;
+        intake.changed = intake.urgent = true;
+      }
+  }
+  intake.changed |= ledger_.settle(now);
+  publish(intake);
+  return intake;
+}
+
+void NodeState::take_log_state(ProbeState state, std::string message, TimePoint now) {
+  std::lock_guard lock(mutex_);
+  Intake intake;
+  if (auto* log = source(kmsg)) intake.changed = intake.urgent = turn(*log, state, std::move(message), now);
+  publish(intake);
+}
+
+void NodeState::log_turns(Duration monotonic) {
+  std::lock_guard lock(mutex_);
+  log_turned_ = monotonic;
+}
+
+Duration NodeState::log_turned() const {
+  std::lock_guard lock(mutex_);
+  return log_turned_;
+}
+
+void NodeState::check_log(Duration monotonic, TimePoint now) {
+  const auto stands_for = monotonic - log_turned();
+  if (log_turned() == Duration(0) || stands_for <= log_patience) return;
+  take_log_state(ProbeState::failed, "The kernel log's reader has stood still for " + format_duration(stands_for) + ".",
+                 now);
 }
 
 int NodeState::expected_now() const { return expected_gpus_.value_or(static_cast<int>(gpus_.size())); }
 
-// Remembers the names of GPUs that can say them and gives them to those that no longer can.
-void NodeState::learn_gpus(io::NvmlReading& reading) {
-  for (auto& gpu : reading.gpus) {
-    const auto known =
-        std::find_if(gpus_.begin(), gpus_.end(), [&](const KnownGpu& k) { return k.index == gpu.index; });
-    if (!gpu.pci.empty() && !gpu.uuid.empty()) {
-      ledger_.name_device(gpu.uuid, gpu.pci);
-      if (known == gpus_.end())
-        gpus_.push_back({gpu.index, gpu.uuid, gpu.pci});
-      else
-        *known = {gpu.index, gpu.uuid, gpu.pci};
-    } else if (known != gpus_.end()) {
-      gpu.uuid = known->uuid;
-      gpu.pci = known->pci;
-    }
-  }
+// Who made the GPUs, where nobody has said: whose sensor has seen some.
+GpuVendor NodeState::vendor_now() const {
+  if (vendor_ != GpuVendor::unknown) return vendor_;
+  if (!gpus_.empty()) return GpuVendor::nvidia;
+  const auto* amd = source("amd");
+  return amd != nullptr && amd->last_success != TimePoint{} ? GpuVendor::amd : GpuVendor::unknown;
 }
 
-NodeState::Intake NodeState::take_probe(const ProbeReport& report, TimePoint now) {
+// Remembers the names of GPUs that can say them.
+void NodeState::take_devices(std::vector<GpuDevice> devices) {
   std::lock_guard lock(mutex_);
-  Intake intake;
-  const bool turned = report.state != probe_.state;
-  const bool fresh_reading =
-      report.state == fault::ProbeState::good && report.reading && report.rounds != probe_.rounds;
-  probe_ = report;
-  if (probe_.reading) learn_gpus(*probe_.reading);
-  if (fresh_reading) {
-    std::vector<std::string> ids;
-    for (const auto& finding : findings_of(*probe_.reading, expected_now())) {
-      ids.push_back(fault::finding_id(finding));
-      const auto change = ledger_.observe(finding, now, finding.title);
-      if (change != Change::repeated) note(change, finding, intake);
-    }
-    if (ledger_.retain("gpu-nvml", ids)) intake.changed = intake.urgent = true;
+  for (const auto& gpu : devices) {
+    if (gpu.pci.empty() || gpu.uuid.empty()) continue;
+    ledger_.name_device(gpu.uuid, gpu.pci);
+    const auto known =
+        std::find_if(gpus_.begin(), gpus_.end(), [&](const KnownGpu& k) { return k.index == gpu.index; });
+    if (known == gpus_.end())
+      gpus_.push_back({gpu.index, gpu.uuid, gpu.pci});
+    else
+      *known = {gpu.index, gpu.uuid, gpu.pci};
   }
-  if (turned) intake.changed = intake.urgent = true;
-  publish(intake);
-  return intake;
+  const auto differs = [](const GpuDevice& a, const GpuDevice& b) {
+    return a.index != b.index || a.uuid != b.uuid || a.pci != b.pci || a.lost != b.lost || a.trouble != b.trouble;
+  };
+  if (!std::equal(devices.begin(), devices.end(), devices_.begin(), devices_.end(), std::not_fn(differs))) ++version_;
+  devices_ = std::move(devices);
+}
+
+void NodeState::set_topology(fault::Topology topology) {
+  std::lock_guard lock(mutex_);
+  ledger_.set_topology(std::move(topology));
+}
+
+std::vector<KnownGpu> NodeState::known_gpus() const {
+  std::lock_guard lock(mutex_);
+  return gpus_;
+}
+
+std::vector<std::string> NodeState::open_findings(std::string_view component) const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> ids;
+  for (const auto& entry : ledger_.entries())
+    if (entry.finding.component == component) ids.push_back(entry.id);
+  return ids;
 }
 
 void NodeState::publish(const Intake& intake) {
@@ -158,10 +294,11 @@ void NodeState::set_policy(std::vector<fault::PolicyRule> rules) {
   ++version_;
 }
 
-void NodeState::set_expected_gpus(int count) {
+void NodeState::set_expected_gpus(int count, GpuVendor vendor) {
   std::lock_guard lock(mutex_);
-  if (expected_gpus_ != count) ++version_;
+  if (expected_gpus_ != count || vendor_ != vendor) ++version_;
   expected_gpus_ = count;
+  vendor_ = vendor;
 }
 
 int NodeState::expected_gpus() const {
@@ -169,38 +306,31 @@ int NodeState::expected_gpus() const {
   return expected_now();
 }
 
-namespace {
-
-api::HealthFinding to_api(const fault::LedgerEntry& entry) {
-  const auto& finding = entry.finding;
-  return {entry.id,
-          finding.component,
-          finding.code,
-          finding.device,
-          std::string(fault::to_string(finding.severity)),
-          finding.action,
-          entry.first_seen,
-          entry.last_seen,
-          static_cast<std::int64_t>(entry.count),
-          entry.evidence,
-          finding.injected};
+int NodeState::expected_gpus_of(std::string_view sensor) const {
+  std::lock_guard lock(mutex_);
+  const bool amd = vendor_now() == GpuVendor::amd;
+  if (sensor == "nvml" && amd) return 0;
+  if (sensor == "amd" && !amd) return 0;
+  return expected_now();
 }
+
+namespace {
 
 bool is_of_gpu(std::string_view component) {
   return component.starts_with("gpu-") || component.starts_with("amd-") || component == "nvlink";
 }
 
-// The state of one device, from the probe and from what the kernel said about it.
-api::DeviceHealth device_health(const io::GpuReading& gpu, bool probe_good, const fault::Ledger& ledger,
+// The state of one device, from the driver and from what the kernel said about it.
+api::DeviceHealth device_health(const GpuDevice& gpu, bool driver_answers, const fault::Ledger& ledger,
                                 const std::vector<fault::PolicyRule>& rules) {
   api::DeviceHealth device{gpu.pci.empty() ? "gpu-" + std::to_string(gpu.index) : gpu.pci, gpu.index, gpu.uuid, "Good",
                            gpu.trouble};
-  if (!probe_good) device.state = "Unknown";
+  if (!driver_answers) device.state = "Unknown";
   if (gpu.lost) device.state = "Lost";
   for (const auto& entry : ledger.entries()) {
     const auto& finding = entry.finding;
     if (finding.device != device.id || !is_of_gpu(finding.component)) continue;
-    const auto how = fault::treatment(finding, rules).repair_class;
+    const auto how = fault::treatment(entry, rules).repair_class;
     if (finding.code == "79" && how == RepairClass::replace_node)
       device.state = "Lost";
     else if (device.state != "Lost" && (how == RepairClass::replace_node || how == RepairClass::reset))
@@ -212,28 +342,127 @@ api::DeviceHealth device_health(const io::GpuReading& gpu, bool probe_good, cons
   return device;
 }
 
+std::string_view word_of(ProbeState state) {
+  switch (state) {
+    case ProbeState::good:
+      return "Good";
+    case ProbeState::absent:
+      return "Absent";
+    case ProbeState::pending:
+      return "Pending";
+    case ProbeState::failed:
+      return "Failed";
+  }
+  return "Failed";
+}
+
+int rank_of(ProbeState state) {
+  switch (state) {
+    case ProbeState::absent:
+      return 0;
+    case ProbeState::good:
+      return 1;
+    case ProbeState::pending:
+      return 2;
+    case ProbeState::failed:
+      return 3;
+  }
+  return 3;
+}
+
 }  // namespace
+
+NodeState::Essential NodeState::essential() const {
+  Essential all;
+  for (const auto& source : sources_) {
+    if (!is_essential(source.name) || rank_of(source.state) <= rank_of(all.state)) continue;
+    all = {source.state, source.message};
+  }
+  return all;
+}
+
+// A lesser sensor that fails hides a part of the node: never Unhealthy for it, and never Healthy in silence.
+void NodeState::judge_into(View& view, const fault::IncidentSet& incidents) const {
+  const auto all = essential();
+  view.probe = all.state;
+  view.probe_message = all.message;
+  view.judgement = fault::judge(incidents, all.state, all.message);
+  if (view.judgement.verdict != fault::NodeVerdict::healthy) return;
+  for (const auto& source : sources_)
+    if (source.state == ProbeState::failed) {
+      view.judgement = {fault::NodeVerdict::degraded, "SensorFailed",
+                        "Nothing is known to be wrong, but the sensor " + source.name + " cannot say."};
+      return;
+    }
+}
 
 NodeState::View NodeState::view(TimePoint now) const {
   std::lock_guard lock(mutex_);
   View view;
   view.version = version_;
-  view.probe = probe_.state;
-  view.probe_message = probe_.message;
-  view.judgement = fault::judge(ledger_.entries(), probe_.state, probe_.message, rules_);
+  view.changes = changes_;
+  const auto incidents = fault::incidents_of(ledger_.entries(), rules_, now);
+  view.next_change = fault::next_change(incidents);
+  judge_into(view, incidents);
   auto& status = view.status;
   status.boot_id = boot_id_;
   status.last_report = now;
   status.expected_gpus = expected_now();
   status.dropped_findings = static_cast<std::int64_t>(ledger_.dropped());
+  status.forgeries = static_cast<std::int64_t>(forgeries_);
+  status.performance = performance_;
   status.verdict = fault::to_string(view.judgement.verdict);
   status.reason = view.judgement.reason;
   status.message = view.judgement.message;
-  for (const auto& entry : ledger_.entries()) status.findings.push_back(to_api(entry));
-  if (probe_.reading)
-    for (const auto& gpu : probe_.reading->gpus)
-      status.devices.push_back(device_health(gpu, probe_.state == fault::ProbeState::good, ledger_, rules_));
+  api::fill_findings(status, ledger_.entries(), incidents, rules_);
+  for (auto& finding : status.findings)
+    if (finding.id == gap_id) finding.title = gap_title(kmsg_.lost_records);
+  for (const auto& source : sources_)
+    status.sensors.push_back({source.name, std::string(word_of(source.state)), source.message});
+  const auto* nvml = source("nvml");
+  const bool driver_answers = nvml != nullptr && nvml->state == ProbeState::good;
+  for (const auto& gpu : devices_) status.devices.push_back(device_health(gpu, driver_answers, ledger_, rules_));
+  const auto* log = source(kmsg);
+  if (log != nullptr && log->state == ProbeState::good)
+    view.log_message = kmsg_.last_record == TimePoint{}
+                           ? "The kernel log is being read; nothing new was in it yet."
+                           : "The kernel log is being read; its newest record came at " +
+                                 format_rfc3339(std::chrono::floor<std::chrono::seconds>(kmsg_.last_record)) + ".";
+  else if (log != nullptr)
+    view.log_message = log->message;
+  api::fit_status(status);
   return view;
+}
+
+void NodeState::fill_metrics(MetricsInput& input, TimePoint now) const {
+  std::lock_guard lock(mutex_);
+  const auto incidents = fault::incidents_of(ledger_.entries(), rules_, now);
+  View view;
+  judge_into(view, incidents);
+  input.verdict = fault::to_string(view.judgement.verdict);
+  for (const auto& incident : incidents.incidents)
+    ++input.open_incidents[std::string(fault::to_string(incident.repair_class))];
+  input.faults = counts_.series();
+  input.sensors.reserve(sources_.size());
+  for (const auto& source : sources_)
+    input.sensors.push_back({source.name, source.state, source.last_success, source.samples});
+  input.kmsg = kmsg_;
+  input.forged_lines = forgeries_;
+  input.api_writes = writes_;
+  input.pool = pool_;
+  for (const auto& job : performance_)
+    if (std::find(input.jobs.begin(), input.jobs.end(), job.job) == input.jobs.end()) input.jobs.push_back(job.job);
+}
+
+void NodeState::count_write(const std::string& kind, bool good) {
+  std::lock_guard lock(mutex_);
+  auto& writes = writes_[kind];
+  ++(good ? writes.ok : writes.failed);
+}
+
+void NodeState::set_pool(std::string pool) {
+  std::lock_guard lock(mutex_);
+  pool_ = std::move(pool);
 }
 
 NodeState::Wake NodeState::wait(std::uint64_t seen_urgent, Duration at_most, std::stop_token stop) {

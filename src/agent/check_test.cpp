@@ -1,0 +1,86 @@
+#include "agent/check.hpp"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/explain.hpp"
+#include "io/json.hpp"
+
+using namespace homeostat;
+using namespace homeostat::agent;
+
+namespace {
+
+// A machine with a kernel log and empty trees.
+struct Machine {
+  std::filesystem::path root;
+  Machine() {
+    char name[] = "/tmp/homeostat-check-XXXXXX";
+    REQUIRE(mkdtemp(name));
+    root = name;
+    for (const char* folder : {"sys", "proc"}) std::filesystem::create_directories(root / folder);
+    std::ofstream(root / "boot_id") << "b1\n";
+    log("");
+  }
+  ~Machine() { std::filesystem::remove_all(root); }
+  void log(const std::string& text) const { std::ofstream(root / "kmsg", std::ios::app) << text; }
+  CheckOptions options() const {
+    CheckOptions options;
+    options.log = {root / "kmsg", root / "boot_id", ""};
+    options.sensors.sys = root / "sys";
+    options.sensors.proc = root / "proc";
+    options.sensors.steps = root / "steps";
+    options.sensors.nvml_path = root / "no-such-library";
+    options.sensors.driver_grace = Duration(0);
+    options.time = Duration(5'000);
+    return options;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a machine without accelerators and faults is healthy; a fault in its log makes it unhealthy") {
+  const Machine machine;
+  const auto quiet = check(machine.options());
+  CHECK(quiet.status.verdict == "Healthy");
+  CHECK(exit_of(quiet.judgement.verdict) == CheckExit::healthy);
+  CHECK(check_text(quiet).starts_with("Healthy: "));
+  CHECK(check_text(quiet).ends_with("No findings.\n"));
+  machine.log("3,1,1,-;NVRM: Xid (PCI:0000:0a:00): 79, GPU has fallen off the bus.\n");
+  const auto sick = check(machine.options());
+  CHECK(exit_of(sick.judgement.verdict) == CheckExit::unhealthy);
+  CHECK(check_text(sick).find("gpu-xid:79@0000:0a:00") != std::string::npos);
+  const auto json = io::parse_json_object(check_json(sick));
+  REQUIRE(json.has_value());
+  CHECK(io::string_at(*json, {"verdict"}) == "Unhealthy");
+  CHECK(io::array_at(*json, {"findings"}).size() == 1);
+}
+
+TEST_CASE("a driver that should be there, a log that cannot be read: nobody can say, within the time") {
+  const Machine machine;
+  auto options = machine.options();
+  options.expected_gpus = 8;
+  options.sensors.always_expected = true;
+  auto view = check(options);
+  CHECK(exit_of(view.judgement.verdict) == CheckExit::cannot_say);
+  options = machine.options();
+  options.log.kmsg_path = machine.root / "nowhere";
+  const auto started = std::chrono::steady_clock::now();
+  view = check(options);
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(10));
+  CHECK(view.status.verdict == "Unknown");
+  CHECK(view.status.message.find("kernel log") != std::string::npos);
+}
+
+TEST_CASE("codes are explained, unknown ones are met with the likeliest") {
+  CHECK(explain_code("79", false)->find("79") != std::string::npos);
+  const auto json = io::parse_json_object(*explain_code("xid 79", true));
+  REQUIRE(json.has_value());
+  CHECK(io::string_at(*json, {"class"}) == "replace-node");
+  CHECK_FALSE(io::string_at(*json, {"source"}).empty());
+  CHECK_FALSE(explain_code("nonsense-code", false).has_value());
+  CHECK(unknown_code("nonsense-code").starts_with("The catalogue knows no code \"nonsense-code\"."));
+}

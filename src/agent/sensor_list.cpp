@@ -1,0 +1,38 @@
+#include "agent/sensor_list.hpp"
+
+#include "agent/amd_sensor.hpp"
+#include "agent/disk_sensor.hpp"
+#include "agent/ethernet_sensor.hpp"
+#include "agent/infiniband_sensor.hpp"
+#include "agent/memory_sensor.hpp"
+#include "agent/nvml_sensor.hpp"
+#include "agent/pcie_sensor.hpp"
+
+namespace homeostat::agent {
+
+std::vector<std::unique_ptr<Sensor>> make_sensors(const SensorPlaces& places, const std::shared_ptr<NodeState>& state) {
+  NvmlSensorOptions nvml;
+  nvml.nvml_path = places.nvml_path;
+  nvml.always_expected = places.always_expected;
+  nvml.grace = places.driver_grace;
+  nvml.known_gpus = [state] { return state->known_gpus(); };
+  nvml.open_findings = [state] { return state->open_findings("gpu-nvml"); };
+  nvml.devices_seen = [state](std::vector<GpuDevice> devices) { state->take_devices(std::move(devices)); };
+  const io::SysRoots roots{places.sys, places.proc};
+  std::vector<std::unique_ptr<Sensor>> sensors;
+  sensors.reserve(8);
+  sensors.push_back(make_nvml_sensor(std::move(nvml)));
+  sensors.push_back(make_amd_sensor(roots));
+  sensors.push_back(make_infiniband_sensor(roots));
+  sensors.push_back(make_ethernet_sensor(roots));
+  sensors.push_back(make_pcie_sensor(roots));
+  sensors.push_back(make_memory_sensor(roots));
+  sensors.push_back(make_disk_sensor(roots));
+  return sensors;
+}
+
+SensorInput input_of(const Sensor& sensor, const NodeState& state, const io::Clock& clock) {
+  return {clock.now(), clock.monotonic(), state.expected_gpus_of(sensor.name())};
+}
+
+}  // namespace homeostat::agent
