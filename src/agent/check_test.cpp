@@ -21,7 +21,9 @@ struct Machine {
     char name[] = "/tmp/homeostat-check-XXXXXX";
     REQUIRE(mkdtemp(name));
     root = name;
-    for (const char* folder : {"sys", "proc"}) std::filesystem::create_directories(root / folder);
+    for (const char* folder : {"sys", "proc/1"}) std::filesystem::create_directories(root / folder);
+    for (const char* file : {"proc/mounts", "proc/1/mounts"})
+      std::ofstream(root / file) << "/dev/nvme0n1p1 / ext4 rw,relatime 0 0\n";
     std::ofstream(root / "boot_id") << "b1\n";
     log("");
   }
@@ -45,6 +47,7 @@ struct Machine {
 TEST_CASE("a machine without accelerators and faults is healthy; a fault in its log makes it unhealthy") {
   const Machine machine;
   const auto quiet = check(machine.options());
+  CAPTURE(check_text(quiet));
   CHECK(quiet.status.verdict == "Healthy");
   CHECK(exit_of(quiet.judgement.verdict) == CheckExit::healthy);
   CHECK(check_text(quiet).starts_with("Healthy: "));

@@ -28,6 +28,7 @@ std::string opened(const api::HealthIncident& incident) {
 }  // namespace
 
 void EventTeller::begin(const api::NodeHealthStatus& told) {
+  if (told.last_report == TimePoint{}) return;  // nobody has reported yet
   verdict_ = told.verdict;
   open_.clear();
   for (const auto& incident : told.incidents)

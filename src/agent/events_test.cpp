@@ -22,6 +22,7 @@ api::NodeHealthStatus status(std::string verdict, std::vector<api::HealthInciden
   api::NodeHealthStatus out;
   out.verdict = std::move(verdict);
   out.message = "A sentence.";
+  out.last_report = TimePoint(Duration(1));
   out.incidents = std::move(incidents);
   return out;
 }

@@ -16,8 +16,8 @@ namespace {
 
 using namespace homeostat;
 
-constexpr const char *help =
-    R"(homeostat-agent: watches one node's accelerators and tells Kubernetes how they are.
+constexpr const char* help =
+    R"help(homeostat-agent: watches one node's accelerators and tells Kubernetes how they are.
 
 Usage:
   homeostat-agent run --node NAME [options]
@@ -57,17 +57,17 @@ that the kernel did not write, gives component and severity "none" and leaves th
 
 Examples:
   homeostat-agent run --node "$NODE_NAME" --metrics :9477
-  homeostat-agent check --expected-gpus 8 || scontrol update nodename="$(hostname -s)" state = drain reason =
-        homeostat - check homeostat - agent check - o json |
-        jq.findings homeostat - agent explain 79 homeostat - agent explain sxid 12028 - o json dmesg |
-        homeostat - agent classify | grep - v ^ none journalctl - k |
-        homeostat - agent classify echo 'NVRM: Xid (PCI:0000:05:00): 79, GPU has fallen off the bus.' |
-        homeostat - agent classify
+  homeostat-agent check --expected-gpus 8 || scontrol update nodename="$(hostname -s)" state=drain reason=homeostat-check
+  homeostat-agent check -o json | jq .findings
+  homeostat-agent explain 79
+  homeostat-agent explain sxid 12028 -o json
+  dmesg | homeostat-agent classify | grep -v ^none
+  journalctl -k | homeostat-agent classify
+  echo 'NVRM: Xid (PCI:0000:05:00): 79, GPU has fallen off the bus.' | homeostat-agent classify
 
-                        Exit codes : 0 good,
-                     1 it failed or cannot say, 2 wrong usage, 3 something needed is missing;
+Exit codes: 0 good, 1 it failed or cannot say, 2 wrong usage, 3 something needed is missing;
 check also: 5 degraded, 6 unhealthy.
-)";
+)help";
 
 int exit_code(const Error& error) {
   std::fprintf(stderr, "homeostat-agent: %s\n", error.message.c_str());

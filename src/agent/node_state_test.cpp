@@ -4,6 +4,10 @@
 
 #include <string>
 
+#include "api/health_report.hpp"
+#include "core/fault/catalog.hpp"
+#include "io/json.hpp"
+
 using namespace homeostat;
 using namespace homeostat::agent;
 
@@ -17,23 +21,45 @@ std::string xid(int sequence, int code, std::string device = "0000:0a:00") {
 }
 
 NodeState::Intake feed(NodeState& state, std::vector<std::string> records, Duration uptime = Duration(0)) {
-  return state.take_records(records, false, now, uptime);
+  return state.take_records(records, now, uptime);
 }
 
-ProbeReport good_probe(std::vector<io::GpuReading> gpus, std::uint64_t round) {
-  ProbeReport report;
-  report.state = fault::ProbeState::good;
-  report.reading = io::NvmlReading{"1", std::move(gpus)};
-  report.rounds = round;
-  return report;
+constexpr std::string_view nvml_components[] = {"gpu-nvml"};
+
+NodeState::Intake look(NodeState& state, fault::ProbeState probe, std::vector<fault::Finding> findings = {},
+                       std::string message = "") {
+  SensorReport report;
+  report.state = probe;
+  report.findings = std::move(findings);
+  report.message = std::move(message);
+  return state.take_sensor("nvml", nvml_components, std::move(report), now);
 }
+
+fault::Finding lost(std::string device) {
+  fault::Finding finding;
+  finding.component = "gpu-nvml";
+  finding.code = "LOST";
+  finding.device = std::move(device);
+  finding.severity = fault::Severity::fatal;
+  finding.action = "RESTART_BM";
+  finding.title = "The driver says that the GPU is lost";
+  fault::set_repair_class(finding);
+  return finding;
+}
+
+// A node whose kernel log and driver are both read.
+struct Ready : NodeState {
+  explicit Ready(DrillBook* drills = nullptr) : NodeState(drills) {
+    begin_boot("b1");
+    take_log_state(fault::ProbeState::good, "", now);
+    look(*this, fault::ProbeState::good);
+  }
+};
 
 }  // namespace
 
 TEST_CASE("a fault of the kernel makes the node unhealthy and is urgent; an ordinary line is neither") {
-  NodeState state;
-  state.begin_boot("b1");
-  state.take_probe(good_probe({}, 1), now);
+  Ready state;
   CHECK_FALSE(feed(state, {"6,1,1,-;hello"}).changed);
   CHECK(state.view(now).status.verdict == "Healthy");
   const auto intake = feed(state, {xid(2, 79)});
@@ -88,16 +114,48 @@ TEST_CASE("findings of an earlier boot are dropped") {
   CHECK(state.view(now).status.findings.size() == 1);
 }
 
-TEST_CASE("lost records are reported, once") {
+//   read 1, 2 | overwritten 3..9 | read 10 | overwritten 11 | read 12
+TEST_CASE("records that were overwritten are reported with their number") {
   NodeState state;
   state.begin_boot("b1");
   feed(state, {"6,1,1,-;a", "6,2,2,-;b"});
-  state.take_records({"6,10,3,-;c"}, true, now, Duration(0));
-  const auto findings = state.view(now).status.findings;
+  feed(state, {"6,10,3,-;c"});
+  auto findings = state.view(now).status.findings;
   REQUIRE(findings.size() == 1);
-  CHECK(findings[0].code == "KMSG_GAP");
+  CHECK(findings[0].id == "agent:KMSG_GAP");
   CHECK(findings[0].count == 1);
   CHECK(findings[0].severity == "warn");
+  CHECK(findings[0].title == "7 kernel records were overwritten before they could be read");
+  feed(state, {"6,12,4,-;d"});
+  findings = state.view(now).status.findings;
+  CHECK(findings[0].count == 2);
+  CHECK(findings[0].title == "8 kernel records were overwritten before they could be read");
+  MetricsInput metrics;
+  state.fill_metrics(metrics, now);
+  CHECK(metrics.kmsg.records == 4);
+  CHECK(metrics.kmsg.gaps == 2);
+  CHECK(metrics.kmsg.lost_records == 8);
+}
+
+TEST_CASE("a ring that wrapped while nobody watched is a gap, too; a fresh agent has missed nothing") {
+  NodeState before;
+  before.begin_boot("b1");
+  feed(before, {"6,100,1,-;first"});
+  CHECK(before.view(now).status.findings.empty());
+  const auto memory = *decode_memory(encode_memory(before.memory()));
+  NodeState after;
+  after.begin_boot("b1");
+  REQUIRE(after.recall(memory));
+  feed(after, {"6,500,2,-;x"});
+  CHECK(after.view(now).status.findings.at(0).title == "399 kernel records were overwritten before they could be read");
+  CHECK(decode_memory(encode_memory(after.memory()))->lost_records == 399);
+}
+
+TEST_CASE("a line that the kernel's log folded counts as often as it came") {
+  NodeState state;
+  state.begin_boot("b1");
+  feed(state, {"3,1,1,-;message repeated 9 times: [ NVRM: Xid (PCI:0000:0a:00): 31, x]", xid(2, 31)});
+  CHECK(state.view(now).status.findings.at(0).count == 10);
 }
 
 TEST_CASE("records that were there before are dated by the log's clock, those of another clock now") {
@@ -111,59 +169,118 @@ TEST_CASE("records that were there before are dated by the log's clock, those of
   CHECK(other.view(now).status.findings[0].first_seen == now);
 }
 
-TEST_CASE("the probe: lost GPUs are found and named, recovery takes them out, failure is unknown") {
-  NodeState state;
-  state.begin_boot("b1");
-  io::GpuReading gpu;
-  gpu.pci = "0000:0a:00";
-  gpu.uuid = "GPU-1";
-  state.take_probe(good_probe({gpu}, 1), now);
+TEST_CASE("a sensor: what it no longer says has recovered, while it cannot say nothing has, and it is Unknown") {
+  Ready state;
   CHECK(state.view(now).status.verdict == "Healthy");
-  CHECK(state.view(now).status.expected_gpus == 1);
-  CHECK(state.view(now).status.devices.at(0).state == "Good");
-
-  io::GpuReading lost;  // no longer says its name
-  lost.lost = true;
-  CHECK(state.take_probe(good_probe({lost}, 2), now).urgent);
-  CHECK_FALSE(state.take_probe(good_probe({lost}, 2), now).changed);
+  CHECK(look(state, fault::ProbeState::good, {lost("0000:0a:00")}).urgent);
+  CHECK_FALSE(look(state, fault::ProbeState::good, {lost("0000:0a:00")}).changed);  // known: no write for it
+  CHECK(state.view(now).status.verdict == "Unhealthy");
+  CHECK(look(state, fault::ProbeState::failed, {}, "It hangs.").urgent);
+  CHECK_FALSE(look(state, fault::ProbeState::failed, {}, "It hangs on.").changed);
   auto status = state.view(now).status;
-  CHECK(status.verdict == "Unhealthy");
-  CHECK(status.devices.at(0).state == "Lost");
-  CHECK(status.devices.at(0).uuid == "GPU-1");
-  CHECK(status.findings.at(0).device == "0000:0a:00");
-  CHECK(status.findings.at(0).count == 1);
-
-  CHECK(state.take_probe(good_probe({gpu}, 3), now).urgent);
+  CHECK(status.verdict == "Unhealthy");  // a fault that stands is not forgotten
+  CHECK(status.findings.size() == 1);
+  REQUIRE(status.sensors.size() == 2);
+  CHECK(status.sensors[1].name == "nvml");
+  CHECK(status.sensors[1].state == "Failed");
+  CHECK(status.sensors[1].message == "It hangs on.");
+  CHECK(look(state, fault::ProbeState::good).urgent);
   CHECK(state.view(now).status.verdict == "Healthy");
-
-  CHECK(state.take_probe(good_probe({}, 4), now).urgent);
-  CHECK(state.view(now).status.reason == "GpuNvmlGPU_MISSING");
-
-  ProbeReport failed;
-  failed.state = fault::ProbeState::failed;
-  failed.message = "It hangs.";
-  failed.rounds = 4;
-  NodeState fresh;
-  fresh.begin_boot("b1");
-  fresh.take_probe(failed, now);
-  CHECK(fresh.view(now).status.verdict == "Unknown");
-  CHECK(fresh.view(now).status.message == "It hangs.");
+  look(state, fault::ProbeState::failed, {}, "It hangs.");
+  CHECK(state.view(now).status.verdict == "Unknown");
+  CHECK(state.view(now).status.message == "It hangs.");
 }
 
-TEST_CASE("the kernel's word marks the device before the probe has looked again") {
-  NodeState state;
-  state.begin_boot("b1");
-  io::GpuReading a, b;
-  a.pci = "0000:0a:00";
-  a.uuid = "GPU-a";
-  b.index = 1;
-  b.pci = "0000:0b:00";
-  b.uuid = "GPU-b";
-  state.take_probe(good_probe({a, b}, 1), now);
+//   nvml failed       Unknown    nobody can say how the accelerators are
+//   kmsg failed       Unknown
+//   ethernet failed   Degraded   the node works on, but it is not called healthy
+//   ethernet pending  Healthy
+TEST_CASE("which sensor's failure colours the verdict how") {
+  const auto verdict = [](std::string_view sensor, fault::ProbeState how) {
+    Ready state;
+    SensorReport report;
+    report.state = how;
+    report.message = "No.";
+    state.take_sensor(sensor, {}, std::move(report), now);
+    return state.view(now).status.verdict;
+  };
+  CHECK(verdict("nvml", fault::ProbeState::failed) == "Unknown");
+  CHECK(verdict("kmsg", fault::ProbeState::failed) == "Unknown");
+  CHECK(verdict("ethernet", fault::ProbeState::failed) == "Degraded");
+  CHECK(verdict("ethernet", fault::ProbeState::pending) == "Healthy");
+  CHECK(verdict("ethernet", fault::ProbeState::absent) == "Healthy");
+}
+
+TEST_CASE("a reader of the kernel log that stands still is found out") {
+  Ready state;
+  state.log_turns(Duration(1'000));
+  state.check_log(Duration(5'000), now);
+  CHECK(state.view(now).status.verdict == "Healthy");
+  state.check_log(Duration(12'000), now);
+  CHECK(state.view(now).status.verdict == "Unknown");
+  CHECK(state.view(now).status.message == "The kernel log's reader has stood still for 11.0s.");
+}
+
+TEST_CASE("devices are named while they can be, and the kernel's word marks them before the driver says so") {
+  Ready state;
+  state.take_devices({{0, "GPU-a", "0000:0a:00", false, ""}, {1, "GPU-b", "0000:0b:00", false, ""}});
+  CHECK(state.expected_gpus() == 2);
+  CHECK(state.known_gpus().size() == 2);
   feed(state, {xid(1, 79), xid(2, 119, "0000:0b:00")});
   const auto devices = state.view(now).status.devices;
   CHECK(devices.at(0).state == "Lost");
+  CHECK(devices.at(0).uuid == "GPU-a");
   CHECK(devices.at(1).state == "Sick");
+  look(state, fault::ProbeState::failed);
+  CHECK(state.view(now).status.devices.at(0).state == "Lost");
+}
+
+TEST_CASE("each vendor's sensor is told of its own GPUs only") {
+  NodeState state;
+  state.set_expected_gpus(8, GpuVendor::amd);
+  CHECK(state.expected_gpus_of("amd") == 8);
+  CHECK(state.expected_gpus_of("nvml") == 0);
+  state.set_expected_gpus(8, GpuVendor::nvidia);
+  CHECK(state.expected_gpus_of("amd") == 0);
+  CHECK(state.expected_gpus_of("nvml") == 8);
+  state.set_expected_gpus(8);  // nobody says whose: NVIDIA's, unless AMD's sensor has seen some
+  CHECK(state.expected_gpus_of("nvml") == 8);
+  SensorReport seen;
+  seen.state = fault::ProbeState::good;
+  state.take_sensor("amd", {}, std::move(seen), now);
+  CHECK(state.expected_gpus_of("amd") == 8);
+  CHECK(state.expected_gpus_of("nvml") == 0);
+}
+
+TEST_CASE("what a program wrote into the log is counted as a forgery and is no fault") {
+  Ready state;
+  feed(state, {"12,1,1,-;NVRM: Xid (PCI:0000:0a:00): 79, x", "14,2,2,-;hello"});
+  const auto status = state.view(now).status;
+  CHECK(status.verdict == "Healthy");
+  CHECK(status.findings.empty());
+  CHECK(status.forgeries == 1);
+  CHECK(decode_memory(encode_memory(state.memory()))->forgeries == 1);
+}
+
+//   10,000 lines of 8 GPUs and as many codes as there are numbers, in batches as the reader hands them over
+TEST_CASE("a storm costs no more memory than its findings, and all of it fits into a NodeHealth") {
+  Ready state;
+  int sequence = 0;
+  for (int batch = 0; batch < 100; ++batch) {
+    std::vector<std::string> records;
+    for (int i = 0; i < 100; ++i) {
+      ++sequence;
+      records.push_back(xid(sequence, sequence % 1000, "0000:0" + std::to_string(sequence % 8) + ":00") +
+                        std::string(4000, 'x'));
+    }
+    feed(state, std::move(records));
+  }
+  const auto view = state.view(now);
+  CHECK(view.status.findings.size() <= 64);
+  CHECK(view.status.dropped_findings > 0);
+  CHECK(view.status.incidents.size() <= 16);
+  CHECK(io::to_text(api::encode_node_health_status(view.status)).size() <= api::max_status_bytes);
+  CHECK(encode_memory(state.memory()).size() < 128 * 1024);
 }
 
 TEST_CASE("urgent changes wake the waiting reporter, others do not") {

@@ -205,6 +205,7 @@ KernelLine parse_kernel_line(std::string_view raw) {
     line.sequence = record->sequence;
     line.uptime_us = record->uptime_us;
     line.text = record->text;
+    strip_repetition(line.text, line);
     return line;
   }
   strip_priority(text, line);
