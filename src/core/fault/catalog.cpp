@@ -58,6 +58,7 @@ std::optional<RepairClass> parse_repair_class(std::string_view text) {
 namespace {
 
 using Row = std::vector<std::string_view>;
+constexpr std::string_view device_start = "@pci";
 
 Row split(std::string_view text, char separator) {
   Row parts;
@@ -93,15 +94,15 @@ BitMask parse_mask(std::string_view text) {
 }
 
 std::optional<DeviceSource> parse_device_source(std::string_view text) {
-  if (text.empty()) return DeviceSource::none;
-  if (text == "gpu") return DeviceSource::gpu;
-  if (text == "pci") return DeviceSource::pci;
-  if (text == "nvme") return DeviceSource::nvme;
-  if (text == "dev") return DeviceSource::dev;
-  if (text == "fs") return DeviceSource::parentheses;
-  if (text == "uuid") return DeviceSource::uuid;
-  if (text == "word3") return DeviceSource::word3;
-  return std::nullopt;
+  static constexpr std::pair<std::string_view, DeviceSource> names[] = {
+      {"", DeviceSource::none},       {"gpu", DeviceSource::gpu},        {"pci", DeviceSource::pci},
+      {"peer", DeviceSource::peer},   {"nvme", DeviceSource::nvme},      {"nvme2", DeviceSource::nvme2},
+      {"md", DeviceSource::md},       {"fs", DeviceSource::parentheses}, {"brackets", DeviceSource::brackets},
+      {"word1", DeviceSource::word1}, {"word2", DeviceSource::word2},    {"word3", DeviceSource::word3},
+  };
+  for (const auto& [name, source] : names)
+    if (name == text) return source;
+  return text.starts_with("after:") && text.size() > 6 ? std::optional(DeviceSource::after) : std::nullopt;
 }
 
 void sort_by_code(std::vector<CodeEntry>& entries) {
@@ -260,22 +261,43 @@ void Catalog::read_nvlink5() {
   });
 }
 
+// One rule for each way in which the message may begin.
+bool Catalog::read_rule(const Row& row) {
+  if (row.size() != 11) return false;
+  const auto severity = parse_severity(row[2]);
+  const auto device = parse_device_source(row[7]);
+  if (!severity || !device || (row[4].empty() && row[5].empty())) return false;
+  KernelRule rule{row[0], row[1], row[3], {}, row[6], row[9], row[10], *severity, {}, *device, {}, row[8]};
+  if (*device == DeviceSource::after) rule.device_key = row[7].substr(6);
+  if (!row[5].empty()) rule.parts = split(row[5], '&');
+  for (auto start : split(row[4], '|')) {
+    if (start.empty() && row[4].size() > 0) return false;
+    rule.start = start;
+    rules_.push_back(rule);
+  }
+  return true;
+}
+
 void Catalog::read_rules() {
   each_row(tables::kernel, [&](const Row& row) {
-    if (row.size() != 10) return void(++malformed_);
-    const auto severity = parse_severity(row[2]);
-    const auto device = parse_device_source(row[7]);
-    if (!severity || !device || (row[4].empty() && row[5].empty())) return void(++malformed_);
-    KernelRule rule{row[0], row[1], row[3], row[4], row[6], row[8], row[9], *severity, {}, *device};
-    if (!row[5].empty()) rule.parts = split(row[5], '&');
-    rules_.push_back(std::move(rule));
+    if (!read_rule(row)) ++malformed_;
   });
   for (const auto& rule : rules_) {
-    if (rule.start.empty())
+    if (rule.start == device_start)
+      device_rules_.push_back(&rule);
+    else if (rule.start.empty())
       for (auto& bucket : by_first_) bucket.push_back(&rule);
     else
       by_first_[static_cast<unsigned char>(rule.start.front())].push_back(&rule);
   }
+}
+
+bool Catalog::clears(std::string_view component, std::string_view news_code, std::string_view old_code) const {
+  for (const auto& rule : rules_)
+    if (!rule.clears.empty() && rule.component == component && rule.code == news_code)
+      for (auto code : split(rule.clears, ' '))
+        if (code == old_code) return true;
+  return false;
 }
 
 const CodeEntry* Catalog::xid(std::string_view code) const { return find_code(xids_, code); }

@@ -38,13 +38,29 @@ struct Nvlink5Entry {
   std::vector<std::uint32_t> statuses;  // empty: any
 };
 
-enum class DeviceSource { none, gpu, pci, nvme, dev, parentheses, uuid, word3 };
+enum class DeviceSource {
+  none,
+  gpu,    // a PCI address, without its function
+  pci,    // with it
+  peer,   // the last PCI address of the line; the first is the port that reports its trouble
+  nvme,   // the first word, or the second where the first is the driver
+  nvme2,  // the second word
+  md,     // between the first slash and the second colon
+  parentheses,
+  brackets,
+  word1,
+  word2,
+  word3,
+  after,  // the name behind KernelRule::device_key
+};
 
 struct KernelRule {
   std::string_view component, code, action, start, absent, title, source;
   Severity severity = Severity::none;
   std::vector<std::string_view> parts;  // must follow each other in the message
   DeviceSource device = DeviceSource::none;
+  std::string_view device_key;  // for DeviceSource::after
+  std::string_view clears;      // good news: the codes that it takes back, separated by spaces
 };
 
 // What code decodes rather than a rule of the table: title and source of each, for people (catalog/decoded.tsv).
@@ -101,7 +117,12 @@ class Catalog {
   const std::vector<const KernelRule*>& rules_for(char first) const {
     return by_first_[static_cast<unsigned char>(first)];
   }
+  // Rules for what a driver says of one device ("mlx5_core 0000:41:00.0 …"), tried after rules_for.
+  const std::vector<const KernelRule*>& device_rules() const { return device_rules_; }
   const std::vector<KernelRule>& rules() const { return rules_; }
+  // Whether good news of that component and code takes back a finding of `old_code`; the devices must be compared by
+  // the caller.
+  bool clears(std::string_view component, std::string_view news_code, std::string_view old_code) const;
   // Rows that could not be read: none in a sound build (a test holds that).
   size_t malformed_rows() const { return malformed_; }
 
@@ -114,6 +135,7 @@ class Catalog {
   void read_actions();
   void read_nvlink5();
   void read_rules();
+  bool read_rule(const std::vector<std::string_view>& row);
 
   std::vector<CodeEntry> xids_, sxids_;
   std::vector<ActionEntry> actions_;
@@ -122,6 +144,7 @@ class Catalog {
   std::vector<DecodedEntry> decoded_;
   std::vector<Decision> decisions_;
   std::array<std::vector<const KernelRule*>, 256> by_first_;
+  std::vector<const KernelRule*> device_rules_;
   size_t malformed_ = 0;
 };
 

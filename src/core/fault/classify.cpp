@@ -2,15 +2,18 @@
 
 #include "core/fault/catalog.hpp"
 #include "core/fault/nvidia.hpp"
+#include "core/fault/oom.hpp"
 #include "core/fault/text.hpp"
 
 namespace homeostat::fault {
 
 namespace {
 
-bool rule_fits(const KernelRule& rule, std::string_view text) {
-  if (!text.starts_with(rule.start)) return false;
-  auto rest = text.substr(rule.start.size());
+bool rule_fits(const KernelRule& rule, std::string_view text, bool of_device) {
+  if (!of_device && !text.starts_with(rule.start)) return false;
+  // A first part that repeats the start is looked for from the start.
+  const bool repeats = !rule.parts.empty() && rule.parts.front().starts_with(rule.start);
+  auto rest = repeats || of_device ? text : text.substr(rule.start.size());
   for (auto part : rule.parts) {
     const auto at = rest.find(part);
     if (at == std::string_view::npos) return false;
@@ -25,6 +28,7 @@ std::string name_at(std::string_view text) {
   while (end < text.size() && end < 64 &&
          (is_alnum(text[end]) || text[end] == '-' || text[end] == '_' || text[end] == '.'))
     ++end;
+  while (end > 0 && text[end - 1] == '.') --end;  // the full stop of a sentence
   return std::string(text.substr(0, end));
 }
 
@@ -42,9 +46,55 @@ std::string after(std::string_view text, std::string_view key) {
   return at == std::string_view::npos ? std::string{} : name_at(text.substr(at + key.size()));
 }
 
-std::string device_of(DeviceSource source, std::string_view text) {
+std::string nth_word(std::string_view text, int n) {
+  for (int i = 1; i < n; ++i) take_word(text);
+  return name_at(text);
+}
+
+// "md/raid1:md0: Disk failure on sda1" -> "md0"
+std::string md_array(std::string_view text) {
+  const auto colon = text.find(':');
+  return colon == std::string_view::npos ? std::string{} : name_at(text.substr(colon + 1));
+}
+
+std::string in_brackets(std::string_view text) {
+  const auto open = text.find('[');
+  return open == std::string_view::npos ? std::string{} : name_at(text.substr(open + 1));
+}
+
+// "… error received: id=00e5": bus, device and function in one number, in the domain of the port that reports it.
+std::string device_of_id(std::string_view text, const PciAddress& port) {
+  static constexpr char hex[] = "0123456789abcdef";
+  const auto at = text.find("id=");
+  if (at == std::string_view::npos || port.device.size() < 5) return {};
+  auto digits = text.substr(at + 3);
+  size_t end = 0;
+  while (end < digits.size() && is_hex(digits[end])) ++end;
+  const auto id = end == 4 ? parse_hex32(digits.substr(0, 4)) : std::nullopt;
+  if (!id) return {};
+  const auto two = [](std::uint32_t n) { return std::string{hex[n >> 4 & 15], hex[n & 15]}; };
+  return port.device.substr(0, 5)
+      .append(two(*id >> 8))
+      .append(":")
+      .append(two(*id >> 3 & 31))
+      .append(".")
+      .append(1, hex[*id & 7]);
+}
+
+// AER messages of a port about a device below it: the device has the trouble, the port tells.
+void set_peer(std::string_view text, Finding& finding) {
+  const auto port = find_pci_address(text);
+  if (!port) return;
+  auto device = device_of_id(text, *port);
+  if (device.empty()) device = find_last_pci_address(text)->with_function();
+  finding.device = device;
+  if (port->with_function() != device) finding.upstream = port->with_function();
+}
+
+std::string device_of(DeviceSource source, std::string_view key, std::string_view text) {
   switch (source) {
     case DeviceSource::none:
+    case DeviceSource::peer:
       return {};
     case DeviceSource::gpu: {
       const auto address = find_pci_address(text);
@@ -59,18 +109,21 @@ std::string device_of(DeviceSource source, std::string_view text) {
       const auto first = take_word(rest);
       return name_at(first == "nvme" ? rest : first);
     }
-    case DeviceSource::dev:
-      return after(text, "dev ");
+    case DeviceSource::md:
+      return md_array(text);
     case DeviceSource::parentheses:
       return in_parentheses(text);
-    case DeviceSource::uuid:
-      return after(text, "executed: ");
-    case DeviceSource::word3: {
-      auto rest = text;
-      take_word(rest);
-      take_word(rest);
-      return name_at(rest);
-    }
+    case DeviceSource::brackets:
+      return in_brackets(text);
+    case DeviceSource::word1:
+      return name_at(text);
+    case DeviceSource::nvme2:
+    case DeviceSource::word2:
+      return nth_word(text, 2);
+    case DeviceSource::word3:
+      return nth_word(text, 3);
+    case DeviceSource::after:
+      return after(text, key);
   }
   return {};
 }
@@ -160,14 +213,105 @@ std::optional<Finding> weigh_link(Finding finding, const KernelLine& line) {
 }
 
 std::optional<Finding> by_rules(std::string_view text) {
-  for (const auto* rule : Catalog::instance().rules_for(text.front())) {
-    if (!rule_fits(*rule, text)) continue;
-    if (rule->severity == Severity::none) return std::nullopt;
-    auto finding = make(rule->component, rule->code, rule->severity, rule->action, rule->title);
-    finding.device = device_of(rule->device, text);
-    return finding;
+  const auto& catalog = Catalog::instance();
+  const KernelRule* fitting = nullptr;
+  for (const auto* rule : catalog.rules_for(text.front()))
+    if (rule_fits(*rule, text, false)) {
+      fitting = rule;
+      break;
+    }
+  if (!fitting && begins_with_device(text))
+    for (const auto* rule : catalog.device_rules())
+      if (rule_fits(*rule, text, true)) {
+        fitting = rule;
+        break;
+      }
+  if (!fitting || fitting->severity == Severity::none) return std::nullopt;
+  auto finding = make(fitting->component, fitting->code, fitting->severity, fitting->action, fitting->title);
+  if (fitting->device == DeviceSource::peer)
+    set_peer(text, finding);
+  else
+    finding.device = device_of(fitting->device, fitting->device_key, text);
+  return finding;
+}
+
+// "md/raid1:md0: active with 1 out of 2 mirrors", "md/raid:md5: raid level 5 active with 3 out of 4 devices"
+std::optional<Finding> raid_members(std::string_view text) {
+  static constexpr std::string_view key = "active with ", middle = " out of ";
+  const auto at = text.find(key);
+  if (!text.starts_with("md/") || at == std::string_view::npos) return std::nullopt;
+  auto rest = text.substr(at + key.size());
+  const auto working = take_number(rest);
+  if (!working || !rest.starts_with(middle)) return std::nullopt;
+  rest.remove_prefix(middle.size());
+  const auto all = take_number(rest);
+  if (!all || *working >= *all) return std::nullopt;
+  auto finding = make("disk", "RAID_DEGRADED", Severity::warn, "", "A RAID runs without one of its members");
+  finding.device = md_array(text);
+  return finding;
+}
+
+// The kernel puts a program's name, at most 15 bytes of its own choice, before "[pid]: segfault at …" and the like:
+// such a line must not be taken for what that name spells. The same is the form of a program's own log line.
+bool begins_with_program(std::string_view text) {
+  static constexpr size_t longest_name = 15;
+  for (size_t at = 1; at < text.size() && at <= longest_name; ++at) {
+    if (text[at] != '[' && text[at] != '(') continue;
+    const char close = text[at] == '[' ? ']' : ')';
+    size_t end = at + 1;
+    while (end < text.size() && end < at + 12 && is_digit(text[end])) ++end;
+    if (end > at + 1 && end + 1 < text.size() && text[end] == close && text[end + 1] == ':') return true;
   }
+  for (std::string_view said : {" invoked oom-killer:", ": page allocation failure: order:"})
+    if (const auto at = text.find(said); at != std::string_view::npos && at > 0 && at <= longest_name) return true;
+  return false;
+}
+
+// What a line that begins with a program's name can still tell.
+std::optional<Finding> about_program(std::string_view text) {
+  if (contains(text, "]: segfault at ") && contains(text, " in libnccl"))
+    return make("nccl", "SEGFAULT", Severity::info, "", "A program crashed inside NCCL");
+  if (contains(text, " invoked oom-killer:"))
+    return make("oom", "OOM_HEADER", Severity::info, "", "Header of an out-of-memory record");
+  if (contains(text, ": page allocation failure: order:"))
+    return make("kernel", "PAGE_ALLOC_FAILURE", Severity::warn, "", "The kernel could not get memory");
   return std::nullopt;
+}
+
+std::optional<Finding> decode(std::string_view text) {
+  std::optional<Finding> finding;
+  switch (to_lower(text.front())) {
+    case 'n':
+      finding = parse_xid(text);
+      if (!finding) finding = parse_sxid(text);
+      if (!finding) finding = neuron(text);
+      return finding;
+    case 'a':
+      return amd_error_count(text);
+    case 'd':
+      return parse_fabric_manager(text);
+    case 'e':
+      return edac(text);
+    case 'm':
+      return raid_members(text);
+    case 'o':
+    case 't':
+      if (auto record = parse_oom_record(text)) finding = std::move(record->finding);
+      return finding;
+    case '[':
+      finding = amd_error_count(text);
+      if (!finding) finding = parse_fabric_manager(text);
+      return finding;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Firmware tells while a machine starts what happened before it: that is over, the start was its cure.
+void weigh_old_record(Finding& finding, const KernelLine& line) {
+  if (finding.component == "cpu-mce" && finding.code == "APEI_FATAL" && line.text.starts_with('[') && line.uptime_us &&
+      *line.uptime_us < boot_us)
+    finding.severity = Severity::warn;
 }
 
 }  // namespace
@@ -176,39 +320,46 @@ std::optional<Finding> classify(const KernelLine& line) {
   const auto text = line.text;
   if (!line.from_kernel || text.empty()) return std::nullopt;
   std::optional<Finding> finding;
-  switch (to_lower(text.front())) {
-    case 'n':
-      finding = parse_xid(text);
-      if (!finding) finding = parse_sxid(text);
-      if (finding) {
-        finding->repeats = line.repeats;
-        return finding;
-      }
-      finding = neuron(text);
-      break;
-    case 'a':
-      finding = amd_error_count(text);
-      break;
-    case 'e':
-      finding = edac(text);
-      break;
-    case '[':
-      finding = amd_error_count(text);
-      if (!finding) finding = parse_fabric_manager(text);
-      break;
-    default:
-      break;
+  if (begins_with_program(text)) {
+    finding = about_program(text);
+  } else {
+    finding = decode(text);
+    if (finding &&
+        (finding->component == "gpu-xid" || finding->component == "nvlink" || finding->component == "gpu-sxid")) {
+      finding->repeats = line.repeats;
+      return finding;  // their class comes from their own tables
+    }
+    if (finding && finding->component == "amd-ras") finding->device = device_of(DeviceSource::gpu, {}, text);
+    if (!finding) finding = by_rules(text);
   }
-  if (finding && finding->component == "amd-ras") finding->device = device_of(DeviceSource::gpu, text);
-  if (!finding) finding = by_rules(text);
   if (finding) finding = weigh_link(std::move(*finding), line);
   if (!finding) return std::nullopt;
+  weigh_old_record(*finding, line);
   finding->repeats = line.repeats;
   set_repair_class(*finding);
   return finding;
 }
 
 std::optional<Finding> classify_text(std::string_view raw_line) { return classify(parse_kernel_line(raw_line)); }
+
+void Classifier::name_victim(Finding& finding, std::string_view text) {
+  const auto pid = killed_pid(text);
+  if (victim_lines_left_ > 0 && finding.device.empty() && (victim_pid_ == 0 || victim_pid_ == pid)) {
+    finding.device = victim_device_;
+    finding.pod_uid = victim_pod_;
+    finding.slurm_job = victim_job_;
+  }
+}
+
+void Classifier::remember_victim(const Finding& finding, std::string_view text) {
+  const auto record = parse_oom_record(text);
+  if (!record || finding.device.empty()) return;
+  victim_pid_ = record->pid;
+  victim_device_ = finding.device;
+  victim_pod_ = finding.pod_uid;
+  victim_job_ = finding.slurm_job;
+  victim_lines_left_ = max_lines_between;
+}
 
 std::optional<Finding> Classifier::operator()(const KernelLine& line) {
   static constexpr std::string_view announcement = "NVRM: The NVIDIA GPU ";
@@ -221,6 +372,11 @@ std::optional<Finding> Classifier::operator()(const KernelLine& line) {
       announced_gpu_ = address->device;
       lines_left_ = 4;
     }
+  if (victim_lines_left_ > 0) --victim_lines_left_;
+  if (finding && finding->component == "oom") {
+    name_victim(*finding, line.text);
+    remember_victim(*finding, line.text);
+  }
   return finding;
 }
 

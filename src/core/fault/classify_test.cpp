@@ -169,9 +169,9 @@ TEST_CASE("a link that goes down while the machine starts is no news") {
 TEST_CASE("PCIe, memory, disks, filesystems, the kernel itself") {
   check({
       {"pcieport 0000:40:01.1: AER: Uncorrectable (Fatal) error message received from 0000:41:00.0",
-       "pcie-aer|AER_FATAL|0000:40:01.1|fatal|"},
+       "pcie-aer|AER_FATAL|0000:41:00.0|fatal|"},
       {"pcieport 0000:40:01.1: AER: Corrected error message received from 0000:41:00.0",
-       "pcie-aer|AER_CORRECTABLE|0000:40:01.1|info|"},
+       "pcie-aer|AER_CORRECTABLE|0000:41:00.0|info|"},
       {"pcieport 0000:40:01.1: AER: enabled with IRQ 30", nothing},
       {"pcieport 0000:40:01.1: pciehp: Slot(7): Link Down", "pcie-link|LINK_DOWN|0000:40:01.1|fatal|"},
       {"pcieport 0000:40:01.1: pciehp: Slot(7): Link Up", nothing},
@@ -188,10 +188,59 @@ TEST_CASE("PCIe, memory, disks, filesystems, the kernel itself") {
       {"BUG: kernel NULL pointer dereference, address: 0000000000000008", "kernel|OOPS||error|"},
       {"traps: a[1] general protection fault ip:1 sp:2 error:0 in b[1+1]", nothing},
       {"Memory cgroup out of memory: Killed process 5 (a)", "oom|CGROUP_OOM||info|"},
-      {"nfs: server files.example not responding, still trying", "nfs|NOT_RESPONDING||warn|"},
+      {"nfs: server files.example not responding, still trying", "nfs|NOT_RESPONDING|files.example|warn|"},
       {"nf_conntrack: table full, dropping packet", "network|CONNTRACK_FULL||warn|"},
       {"LustreError: 167-0: x: This client was evicted by y; in progress operations will fail.",
-       "lustre|EVICTED||error|"},
+       "lustre|EVICTED|y|error|"},
+  });
+}
+
+// The port tells, the device below it has the trouble: a finding must meet the GPU's own Xid.
+TEST_CASE("AER: the device in trouble is named, and the port that reported it") {
+  const auto fatal =
+      classify_text("pcieport 0000:40:01.1: AER: Uncorrectable (Fatal) error message received from 0000:41:00.0");
+  REQUIRE(fatal);
+  CHECK(fatal->device == "0000:41:00.0");
+  CHECK(fatal->upstream == "0000:40:01.1");
+  const auto own = classify_text("pcieport 0000:40:01.1: AER: Corrected error received: 0000:40:01.1");
+  REQUIRE(own);
+  CHECK(own->device == "0000:40:01.1");
+  CHECK(own->upstream.empty());
+  const auto old = classify_text("pcieport 0001:40:01.1: AER: Uncorrected (Non-Fatal) error received: id=4108");
+  REQUIRE(old);
+  CHECK(old->device == "0001:41:01.0");
+  CHECK(old->upstream == "0001:40:01.1");
+}
+
+TEST_CASE("the values of Xid 154 and the registers of Xid 74 are read") {
+  const auto drained = classify_text(
+      "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x4 (Drain and Reset) to 0x1 (GPU Reset "
+      "Required)");
+  REQUIRE(drained);
+  CHECK(drained->recovery_from == "0x4");
+  CHECK(drained->code == "154/0x1");
+  CHECK(drained->title.find("no new fault") != std::string::npos);
+  const auto fresh = classify_text(
+      "NVRM: Xid (PCI:0000:0a:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)");
+  REQUIRE(fresh);
+  CHECK(fresh->recovery_from == "0x0");
+  CHECK(fresh->title.find("no new fault") == std::string::npos);
+  const auto link = classify_text(
+      "NVRM: Xid (PCI:0000:0a:00): 74, pid=1, name=x, NVLink: fatal error detected on link 14(0x0, 0x0, 0x10000, 0x0, "
+      "0x3, 0x0, 0x0)");
+  REQUIRE(link);
+  CHECK(link->title == "NVLink error on link 14, register 3 bit 16, register 5 bit 0, register 5 bit 1");
+  const auto bare = classify_text("NVRM: Xid (PCI:0000:0a:00): 74, NVLink: fatal error detected on link 3");
+  REQUIRE(bare);
+  CHECK(bare->title == "NVLink error on link 3");
+}
+
+// Firmware prints what it kept from before the start without a number in braces; the start was the cure.
+TEST_CASE("a fatal record of the firmware from before this boot is not a fault of now") {
+  check({
+      {"[    2.1] [Hardware Error]: event severity: fatal", "cpu-mce|APEI_FATAL||warn|"},
+      {"[    2.1] {1}[Hardware Error]: event severity: fatal", "cpu-mce|APEI_FATAL||fatal|"},
+      {"[ 9000.1] [Hardware Error]: event severity: fatal", "cpu-mce|APEI_FATAL||fatal|"},
   });
 }
 

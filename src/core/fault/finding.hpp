@@ -30,8 +30,10 @@ struct Finding {
   bool injected = false;     // the driver marks the fault as injected by a test
   bool drill = false;        // a drill of ours that has proved itself (docs/operators: drills)
   bool rma_candidate = false;
-  std::string caused_by;     // Xid that the line names as its cause
-  std::string gpu_instance;  // MIG ids, as printed
+  std::string upstream;       // PCIe: the port that reported the trouble of `device`, where the line names both
+  std::string recovery_from;  // Xid 154: the value before, "0x4"; 0x4 to 0x1 is the end of a drain, not a new fault
+  std::string caused_by;      // Xid that the line names as its cause
+  std::string gpu_instance;   // MIG ids, as printed
   std::string compute_instance;
   std::string pod_uid;        // of an out-of-memory kill: the pod whose cgroup it was, in the API's spelling
   std::string slurm_job;      // of an out-of-memory kill: the Slurm job whose cgroup it was

@@ -122,13 +122,14 @@ bool strip_facility(std::string_view& text, KernelLine& line) {
   return true;
 }
 
-// 2024-10-07T10:17:15,145363-04:00
-void strip_iso_time(std::string_view& text) {
+// 2024-10-07T10:17:15,145363-04:00 of dmesg: its fraction stands behind a comma. true: it was there.
+bool strip_iso_time(std::string_view& text) {
   auto rest = text;
   const auto word = take_word(rest);
-  if (word.size() >= 19 && is_digit(word[0]) && is_digit(word[3]) && word[4] == '-' && word[7] == '-' &&
-      word[10] == 'T' && word[13] == ':')
-    text = rest;
+  const bool is_time = word.size() > 19 && is_digit(word[0]) && is_digit(word[3]) && word[4] == '-' && word[7] == '-' &&
+                       word[10] == 'T' && word[13] == ':' && word[19] == ',';
+  if (is_time) text = rest;
+  return is_time;
 }
 
 bool is_program_tag(std::string_view word) {  // "name[123]:"
@@ -210,8 +211,8 @@ KernelLine parse_kernel_line(std::string_view raw) {
   }
   strip_priority(text, line);
   const bool with_facility = strip_facility(text, line);
-  if (with_facility) strip_iso_time(text);
-  if (!strip_brackets(text, line) && !with_facility) {
+  const bool by_dmesg = strip_iso_time(text) || with_facility;
+  if (!strip_brackets(text, line) && !by_dmesg) {
     strip_syslog(text, line);
     strip_repetition(text, line);
     strip_priority(text, line);

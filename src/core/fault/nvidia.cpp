@@ -1,5 +1,7 @@
 #include "core/fault/nvidia.hpp"
 
+#include <algorithm>
+
 #include "core/fault/catalog.hpp"
 #include "core/fault/nvlink5.hpp"
 #include "core/fault/text.hpp"
@@ -55,19 +57,51 @@ std::string_view skip_process(std::string_view detail) {
   return detail;
 }
 
-// "… changed from 0x0 (None) to 0x4 (Drain and Reset)": the value that it changed to.
-void read_recovery_action(std::string_view detail, Finding& finding) {
-  const auto to = detail.rfind(" to 0x");
-  if (to == std::string_view::npos) return;
-  auto digits = detail.substr(to + 4);
+// "0x4 (Drain and Reset)" -> "0x4"; "" without a number.
+std::string read_hex(std::string_view text) {
   size_t end = 2;
-  while (end < digits.size() && is_hex(digits[end])) ++end;
-  const auto value = parse_hex32(digits.substr(0, end));
-  if (!value) return;
+  while (end < text.size() && is_hex(text[end])) ++end;
+  const auto value = text.starts_with("0x") ? parse_hex32(text.substr(0, end)) : std::nullopt;
+  if (!value) return {};
   static constexpr char hex[] = "0123456789abcdef";
-  std::string text;
-  for (std::uint32_t rest = *value; rest != 0 || text.empty(); rest >>= 4) text.insert(text.begin(), hex[rest & 15]);
-  finding.code = "154/0x" + text;
+  std::string digits;
+  for (std::uint32_t rest = *value; rest != 0 || digits.empty(); rest >>= 4)
+    digits.insert(digits.begin(), hex[rest & 15]);
+  return "0x" + digits;
+}
+
+// "… changed from 0x0 (None) to 0x4 (Drain and Reset)": the value that it changed to names the finding.
+void read_recovery_action(std::string_view detail, Finding& finding) {
+  static constexpr std::string_view from = " from ", to = " to ";
+  const auto to_at = detail.rfind(" to 0x");
+  if (to_at == std::string_view::npos) return;
+  if (const auto value = read_hex(detail.substr(to_at + to.size())); !value.empty()) finding.code = "154/" + value;
+  if (const auto at = detail.find(from); at != std::string_view::npos)
+    finding.recovery_from = read_hex(detail.substr(at + from.size()));
+}
+
+// "NVLink: fatal error detected on link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)": the link, and which bits of the
+// seven registers are set. What the bits ask for NVIDIA publishes for people; the severity does not depend on them.
+void read_nvlink_registers(std::string_view detail, Finding& finding) {
+  static constexpr std::string_view key = " link ";
+  const auto at = detail.find(key);
+  if (at == std::string_view::npos) return;
+  auto rest = detail.substr(at + key.size());
+  const auto link = take_number(rest);
+  if (!link) return;
+  finding.title = "NVLink error on link " + std::to_string(*link);
+  rest = skip_spaces(rest);
+  if (!rest.starts_with('(')) return;
+  rest = rest.substr(1, std::min(rest.find(')'), rest.size()) - 1);
+  for (int number = 1; number <= 7 && !rest.empty(); ++number) {
+    auto word = take_word(rest);
+    while (word.ends_with(',')) word.remove_suffix(1);
+    const auto bits = parse_hex32(word);
+    if (!bits) return;
+    for (unsigned bit = 0; bit < 32; ++bit)
+      if (*bits >> bit & 1)
+        finding.title.append(", register ").append(std::to_string(number)).append(" bit ").append(std::to_string(bit));
+  }
 }
 
 void apply(const CodeEntry& entry, Finding& finding) {
@@ -98,6 +132,9 @@ std::optional<Finding> parse_xid(std::string_view text) {
   const auto* entry = Catalog::instance().xid(finding.code);
   if (entry) apply(*entry, finding);
   finding.caused_by = field_after(head->detail, "caused by previous Xid ");
+  if (head->code == "74") read_nvlink_registers(head->detail, finding);
+  if (head->code == "154" && finding.recovery_from == "0x4" && finding.code == "154/0x1")
+    finding.title += " (the drain before it is over: no new fault)";
   finding.rma_candidate =
       head->code == "64" && (contains(head->detail, "no spare") || contains(head->detail, "no more spare"));
   if (is_nvlink5(head->code)) decode_nvlink5(skip_process(head->detail), finding);
@@ -144,7 +181,7 @@ std::optional<Finding> parse_sxid(std::string_view text) {
 }
 
 std::optional<Finding> parse_fabric_manager(std::string_view text) {
-  if (!text.starts_with("[ERROR]")) return std::nullopt;
+  if (!text.starts_with("[ERROR]") && !text.starts_with("detected NVSwitch")) return std::nullopt;
   const auto at = text.find("detected ");
   if (at == std::string_view::npos) return std::nullopt;
   auto rest = text.substr(at);

@@ -97,22 +97,41 @@ std::optional<PciAddress> bus_and_device(std::string_view text, size_t start, si
   return found;
 }
 
+// The address whose first or, without a domain, second colon stands at `colon`.
+std::optional<PciAddress> address_at(std::string_view text, size_t colon) {
+  for (const size_t width : {size_t{8}, size_t{4}}) {
+    if (colon < width || (colon > width && is_alnum(text[colon - width - 1]))) continue;
+    if (!hex_group(text, colon - width, width)) continue;
+    if (auto found = bus_and_device(text, colon - width, colon + 1)) {
+      if (width == 8) found->device.erase(0, 4);  // NVML's form 00000000:05:00.0
+      return found;
+    }
+  }
+  if (colon >= 2 && (colon == 2 || (!is_alnum(text[colon - 3]) && text[colon - 3] != ':')))
+    return bus_and_device(text, colon - 2, colon - 2);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<PciAddress> find_pci_address(std::string_view text) {
-  for (size_t colon = text.find(':'); colon != std::string_view::npos; colon = text.find(':', colon + 1)) {
-    for (const size_t width : {size_t{8}, size_t{4}}) {
-      if (colon < width || (colon > width && is_alnum(text[colon - width - 1]))) continue;
-      if (!hex_group(text, colon - width, width)) continue;
-      if (auto found = bus_and_device(text, colon - width, colon + 1)) {
-        if (width == 8) found->device.erase(0, 4);  // NVML's form 00000000:05:00.0
-        return found;
-      }
-    }
-    if (colon >= 2 && (colon == 2 || (!is_alnum(text[colon - 3]) && text[colon - 3] != ':')))
-      if (auto found = bus_and_device(text, colon - 2, colon - 2)) return found;
-  }
+  for (size_t colon = text.find(':'); colon != std::string_view::npos; colon = text.find(':', colon + 1))
+    if (auto found = address_at(text, colon)) return found;
   return std::nullopt;
+}
+
+std::optional<PciAddress> find_last_pci_address(std::string_view text) {
+  for (size_t colon = text.rfind(':'); colon != std::string_view::npos && colon > 0; colon = text.rfind(':', colon - 1))
+    if (auto found = address_at(text, colon)) return found;
+  return std::nullopt;
+}
+
+bool begins_with_device(std::string_view text) {
+  const auto space = text.substr(0, 32).find(' ');
+  if (space == 0 || space == std::string_view::npos) return false;
+  const auto at = space + 1;
+  return at + 12 <= text.size() && text[at + 4] == ':' && text[at + 7] == ':' && text[at + 10] == '.' &&
+         is_hex(text[at]) && is_hex(text[at + 5]) && is_hex(text[at + 8]) && is_digit(text[at + 11]);
 }
 
 }  // namespace homeostat::fault

@@ -33,5 +33,9 @@ struct PciAddress {
   std::string with_function() const { return function.empty() ? device : device + "." + function; }
 };
 std::optional<PciAddress> find_pci_address(std::string_view text);
+// The last one.
+std::optional<PciAddress> find_last_pci_address(std::string_view text);
+// "<driver> dddd:bb:dd.f…": what a driver says of one device.
+bool begins_with_device(std::string_view text);
 
 }  // namespace homeostat::fault
