@@ -291,7 +291,7 @@ TEST_CASE("nvml sensor: a GPU that is missing, that was there, and none at all")
 }
 
 // With fewer links or lanes than the model has on every GPU the machine may be built so; a lone GPU needs no links.
-TEST_CASE("nvml sensor: what all GPUs of a machine share") {
+TEST_CASE("nvml sensor: what all GPUs of a machine share, and what one alone has") {
   Machine machine;
   machine.be("", "", R"(,"nvlinks_down":[16,17])");
   Watch watch;
@@ -306,6 +306,12 @@ TEST_CASE("nvml sensor: what all GPUs of a machine share") {
   report = narrow.look_for(minutes_6);
   CHECK(codes(report) == "PCIE_WIDTH@0000:17:00 PCIE_WIDTH@0000:3d:00");
   CHECK(report.findings[0].severity == Severity::warn);
+  machine.be(R"("pcie_width":8)");
+  Watch odd_one;
+  report = odd_one.look_for(minutes_6);
+  REQUIRE(codes(report) == "PCIE_WIDTH@0000:17:00");
+  CHECK(report.findings[0].repair_class == RepairClass::drain_after_job);
+  CHECK(report.findings[0].title == "PCIe has 8 of 16 lanes, unlike the other GPUs here: reseat it");
   machine.write(
       R"({"gpus":[{"uuid":"GPU-a","pci":"0000:17:00.0","nvlinks_down":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}]})");
   Watch lone;

@@ -57,28 +57,17 @@ void recall(GpuMemory& memory, std::span<const std::string> open) {
 }
 
 Finding missing_gpus(size_t there, int expected) {
-  Finding finding;
-  finding.component = "gpu-nvml";
-  finding.code = "GPU_MISSING";
-  finding.severity = Severity::fatal;
-  finding.title = std::to_string(there);
-  finding.title += there == 1 ? " GPU is there, " : " GPUs are there, ";
-  finding.title += std::to_string(expected);
-  finding.title += " should be";
-  set_repair_class(finding);
-  return finding;
+  std::string title = std::to_string(there);
+  title += there == 1 ? " GPU is there, " : " GPUs are there, ";
+  title += std::to_string(expected);
+  title += " should be";
+  return counter_finding(gpu_codes::missing, "", std::move(title));
 }
 
 Finding no_gpus() {
-  Finding finding;
-  finding.component = "gpu-nvml";
-  finding.code = "NO_GPUS";
-  finding.severity = Severity::error;
-  finding.title =
-      "The driver runs but shows no GPU, and nobody has said how many there should be: set gpusPerNode of the pool, or "
-      "let the agent see the GPU devices";
-  set_repair_class(finding);
-  return finding;
+  return counter_finding(gpu_codes::none_there, "",
+                         "The driver runs but shows no GPU, and nobody has said how many there should be: set "
+                         "gpusPerNode of the pool, or let the agent see the GPU devices");
 }
 
 // What holds for the machine's GPUs of one model together.
@@ -110,13 +99,12 @@ Siblings siblings_of(const GpuReading& gpu, const NvmlReading& reading,
 bool judge_silence(const GpuLook& look, Findings& findings) {
   const auto& gpu = look.gpu;
   if (look.memory.no_answer.update(!gpu.trouble.empty(), look.elapsed, look.limits.unanswered))
-    findings.push_back(look.make("NO_ANSWER", Severity::error, "",
-                                 gpu.trouble.empty() ? "The driver could not ask the GPU" : gpu.trouble));
-  if (gpu.lost)
-    findings.push_back(look.make("LOST", Severity::fatal, "RESTART_BM", "The driver says that the GPU is lost"));
+    findings.push_back(
+        look.make(gpu_codes::no_answer, gpu.trouble.empty() ? "The driver could not ask the GPU" : gpu.trouble));
+  if (gpu.lost) findings.push_back(look.make(gpu_codes::lost, "The driver says that the GPU is lost"));
   if (gpu.reset_required)
-    findings.push_back(look.make("RESET_REQUIRED", Severity::fatal, "RESET_GPU",
-                                 "The driver answers nothing about the GPU before it is reset"));
+    findings.push_back(
+        look.make(gpu_codes::needs_reset, "The driver answers nothing about the GPU before it is reset"));
   return !gpu.readable();
 }
 
@@ -124,7 +112,7 @@ void judge_unreadable(const GpuLook& look, Findings& findings) {
   auto& memory = look.memory;
   if (!look.gpu.unreadable.empty()) memory.unreadable_first = look.gpu.unreadable.front();
   if (memory.unreadable.update(!look.gpu.unreadable.empty(), look.elapsed, look.limits.unanswered))
-    findings.push_back(look.make("UNREADABLE", Severity::warn, "", memory.unreadable_first));
+    findings.push_back(look.make(gpu_codes::unreadable, memory.unreadable_first));
 }
 
 Findings judge_gpu(const GpuLook& look) {
@@ -159,15 +147,9 @@ unsigned links_up(const GpuReading& gpu) {
       std::count_if(gpu.links.begin(), gpu.links.end(), [](const NvLinkReading& link) { return link.up; }));
 }
 
-Finding GpuLook::make(std::string_view code, Severity severity, std::string_view action, std::string title) const {
-  Finding finding;
-  finding.component = "gpu-nvml";
-  finding.code = code;
-  finding.device = device_of(gpu);
-  finding.severity = severity;
-  finding.action = action;
-  finding.title = std::move(title);
-  set_repair_class(finding);
+Finding GpuLook::make(const CounterCode& code, std::string title, std::string_view part) const {
+  auto finding = counter_finding(code, device_of(gpu), std::move(title), part);
+  finding.rma_candidate = code.action == "RMA";
   return finding;
 }
 

@@ -3,9 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <set>
 #include <string>
 
+#include "core/fault/catalog.hpp"
+#include "core/fault/gpu_codes.hpp"
 #include "core/fault/gpu_memory.hpp"
 #include "core/fault/gpu_models.hpp"
 
@@ -27,6 +31,57 @@ std::string codes(const std::vector<Finding>& findings) {
 }
 
 }  // namespace
+
+TEST_CASE("catalog/gpu.tsv explains what the code finds, row for row") {
+  std::ifstream file(HOMEOSTAT_SOURCE_DIR "/catalog/gpu.tsv");
+  REQUIRE(file);
+  std::vector<std::string> told, done;
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.starts_with("#") || line.starts_with("component\t")) continue;
+    CAPTURE(line);
+    REQUIRE(std::ranges::count(line, '\t') == 6);
+    size_t end = 0;
+    for (int i = 0; i < 5; ++i) end = line.find('\t', end) + 1;
+    told.push_back(line.substr(0, end));
+  }
+  for (const auto* code : gpu_codes::all) {
+    const auto finding = counter_finding(*code, "", "");
+    std::string row;
+    for (const auto text :
+         {code->component, code->code, to_string(finding.repair_class), code->action, to_string(code->severity)}) {
+      row += text;
+      row += '\t';
+    }
+    done.push_back(row);
+    if (!code->action.empty()) CHECK(Catalog::instance().action(code->action));
+  }
+  std::ranges::sort(told);
+  std::ranges::sort(done);
+  CHECK(std::ranges::adjacent_find(done) == done.end());
+  CHECK(told == done);
+}
+
+// The driver's own verdict has one meaning, whether the kernel log or NVML tells it.
+TEST_CASE("gpu counters: recovery actions are those of Xid 154") {
+  for (unsigned action = 0; action < 10; ++action) {
+    GpuCounters counters;
+    NvmlReading reading{"1", {gpu(0, "0000:17:00")}};
+    reading.gpus[0].recovery_action = action;
+    const auto findings = counters.judge(reading, 1, Duration(0));
+    const auto* entry = Catalog::instance().xid("154/0x" + std::to_string(action));
+    CAPTURE(action);
+    REQUIRE(findings.size() == (action == 0 ? 0 : 1));
+    if (action == 0) continue;
+    CHECK(findings[0].code == "RECOVERY_ACTION/" + std::to_string(action));
+    CHECK((entry != nullptr) == (action < 8));
+    if (entry) CHECK(findings[0].repair_class == entry->repair_class);
+    CHECK(std::ranges::any_of(gpu_codes::all, [&](const CounterCode* code) {
+      return code->code == "RECOVERY_ACTION" && code->action == findings[0].action &&
+             code->severity == findings[0].severity;
+    }));
+  }
+}
 
 TEST_CASE("gpu models: the table is sound") {
   const auto& models = GpuModels::instance();

@@ -39,8 +39,7 @@ void judge_missing_links(const GpuLook& look, Findings& findings) {
   std::string title = std::to_string(up) + " of " + std::to_string(wanted) + " NVLinks are up";
   if (const auto down = down_links(look.gpu); !down.empty()) title += "; down: " + down;
   if (alike) title += "; all GPUs here show the same, so the machine may be built so";
-  findings.push_back(
-      look.make("NVLINK_DOWN", alike ? Severity::warn : Severity::error, alike ? "" : "CORDON", std::move(title)));
+  findings.push_back(look.make(alike ? gpu_codes::links_fewer : gpu_codes::link_down, std::move(title)));
 }
 
 struct LinkTrouble {
@@ -78,7 +77,8 @@ Finding link_finding(const GpuLook& look, const LinkTrouble& worst, unsigned lin
   title += worst.what;
   title += " within an hour";
   if (links > 1) title += ", and " + std::to_string(links - 1) + " more links have errors";
-  return look.make("NVLINK_ERRORS", worst.severity, "", std::move(title));
+  return look.make(worst.severity == Severity::error ? gpu_codes::link_errors : gpu_codes::link_errors_some,
+                   std::move(title));
 }
 
 }  // namespace
@@ -100,8 +100,7 @@ void judge_links(const GpuLook& look, Findings& findings) {
   if (troubled > 0)
     findings.push_back(link_finding(look, worst, troubled));
   else if (before)
-    findings.push_back(
-        look.make("NVLINK_ERRORS", Severity::warn, "", "NVLinks had errors before the agent was restarted"));
+    findings.push_back(look.make(gpu_codes::link_errors_some, "NVLinks had errors before the agent was restarted"));
 }
 
 namespace {
@@ -140,9 +139,7 @@ void judge_fabric_health(const GpuLook& look, std::uint32_t mask, Findings& find
   if (says_yes(mask, health_route)) add("a route is unhealthy");
   if (says_yes(mask, health_access_timeout)) add("it recovers from an access timeout");
   if (configuration > 1) add(configuration_words(configuration));
-  if (!what.empty())
-    findings.push_back(
-        look.make("FABRIC_DEGRADED", Severity::error, "CORDON", "NVLink's fabric is not sound: " + what));
+  if (!what.empty()) findings.push_back(look.make(gpu_codes::fabric_degraded, "NVLink's fabric is not sound: " + what));
 }
 
 }  // namespace
@@ -156,12 +153,12 @@ void judge_fabric(const GpuLook& look, Findings& findings) {
     memory.fabric_starting.update(starting, look.elapsed, look.limits.fabric);
   }
   if (memory.fabric_starting.raised())
-    findings.push_back(look.make("FABRIC_NOT_READY", Severity::error, "CORDON",
+    findings.push_back(look.make(gpu_codes::fabric_waits,
                                  "The GPU has not joined NVLink's fabric for minutes: is the fabric manager running?"));
   if (!fabric || fabric->state != FabricState::completed) return;
   if (fabric->status != 0)
-    findings.push_back(look.make("FABRIC_FAILED", Severity::error, "CORDON",
-                                 "The GPU could not join NVLink's fabric. " + fabric->status_sentence));
+    findings.push_back(
+        look.make(gpu_codes::fabric_failed, "The GPU could not join NVLink's fabric. " + fabric->status_sentence));
   judge_fabric_health(look, fabric->health_mask, findings);
 }
 

@@ -41,24 +41,21 @@ void judge_memory_errors(const GpuLook& look, Findings& findings) {
     memory.uncorrected_new = 0;
   }
   if (uncorrected > 0 && memory.uncorrected_at) {
-    findings.push_back(
-        look.make("ECC_UNCORRECTED", Severity::error, "",
-                  count_of(memory.uncorrected_new, "new uncorrected memory error", "new uncorrected memory errors") +
-                      " within the last hour"));
+    findings.push_back(look.make(gpu_codes::ecc_new, count_of(memory.uncorrected_new, "new uncorrected memory error",
+                                                              "new uncorrected memory errors") +
+                                                         " within the last hour"));
   } else if (uncorrected > 0) {
-    findings.push_back(look.make("ECC_UNCORRECTED", Severity::warn, "",
-                                 count_of(uncorrected, "uncorrected memory error", "uncorrected memory errors") +
-                                     " since the driver was loaded, none of them new"));
+    findings.push_back(
+        look.make(gpu_codes::ecc_old, count_of(uncorrected, "uncorrected memory error", "uncorrected memory errors") +
+                                          " since the driver was loaded, none of them new"));
   }
   if (memory.corrected.update(look.gpu.ecc.corrected, look.now, look.limits.day, look.limits.corrected_per_day))
-    findings.push_back(look.make("ECC_CORRECTED_RATE", Severity::warn, "",
+    findings.push_back(look.make(gpu_codes::ecc_corrected,
                                  std::to_string(memory.corrected.within()) +
                                      " corrected memory errors within a day: the memory may be wearing out"));
   if (keep(memory.ecc.sram_threshold_exceeded, look.gpu.ecc.sram_threshold_exceeded).value_or(false)) {
-    auto finding = look.make("SRAM_THRESHOLD", Severity::error, "RMA",
-                             "The GPU's on-chip memory had more uncorrected errors than NVIDIA allows: replace it");
-    finding.rma_candidate = true;
-    findings.push_back(std::move(finding));
+    findings.push_back(look.make(
+        gpu_codes::sram, "The GPU's on-chip memory had more uncorrected errors than NVIDIA allows: replace it"));
   }
 }
 
@@ -68,19 +65,17 @@ void judge_rows(const GpuLook& look, Findings& findings) {
   auto& memory = look.memory.repair;
   const auto& now = look.gpu.repair;
   if (keep(memory.rows_failed, now.rows_failed).value_or(false)) {
-    auto finding = look.make("ROW_REMAP_FAILED", Severity::error, "RMA",
-                             "A bad row of memory could not be replaced by a spare one: replace the GPU");
-    finding.rma_candidate = true;
-    findings.push_back(std::move(finding));
+    findings.push_back(
+        look.make(gpu_codes::row_failed, "A bad row of memory could not be replaced by a spare one: replace the GPU"));
   }
   if (keep(memory.rows_pending, now.rows_pending).value_or(false))
-    findings.push_back(look.make("ROW_REMAP_PENDING", Severity::warn, "CORDON",
+    findings.push_back(look.make(gpu_codes::row_pending,
                                  "A bad row of memory is replaced by a spare one at the next reset of the GPU"));
   if (keep(memory.bank_pending, now.bank_pending).value_or(false))
-    findings.push_back(look.make("BANK_REMAP_PENDING", Severity::warn, "CORDON",
+    findings.push_back(look.make(gpu_codes::bank_pending,
                                  "A bad bank of memory is replaced by a spare one at the next reset of the GPU"));
   if (keep(memory.histogram, now.histogram).value_or(RemapHistogram{}).none > 0)
-    findings.push_back(look.make("ROW_REMAP_EXHAUSTED", Severity::warn, "",
+    findings.push_back(look.make(gpu_codes::row_exhausted,
                                  count_of(memory.histogram->none, "bank of memory has", "banks of memory have") +
                                      " no spare rows left: the next bad row there cannot be replaced"));
 }
@@ -92,14 +87,14 @@ void judge_pages(const GpuLook& look, Findings& findings) {
   const auto retired = std::uint64_t{single} + keep(memory.pages_double, now.pages_double).value_or(0);
   if (retired >= look.limits.retired_pages_rma) {
     auto finding =
-        look.make("PAGES_RETIRED", Severity::error, "RMA",
+        look.make(gpu_codes::pages_retired,
                   std::to_string(retired) + " pages of memory are retired, about as many as the GPU can hide");
     finding.rma_candidate = true;
     findings.push_back(std::move(finding));
   }
   if (keep(memory.pages_pending, now.pages_pending).value_or(false))
-    findings.push_back(look.make("PAGE_RETIREMENT_PENDING", Severity::warn, "CORDON",
-                                 "A bad page of memory is retired when the driver is next loaded"));
+    findings.push_back(
+        look.make(gpu_codes::page_pending, "A bad page of memory is retired when the driver is next loaded"));
 }
 
 }  // namespace
@@ -113,10 +108,13 @@ void judge_recovery_action(const GpuLook& look, Findings& findings) {
   const auto action = keep(look.memory.recovery_action, look.gpu.recovery_action).value_or(0);
   if (action == 0) return;
   const auto number = std::to_string(action);
-  const auto* entry = Catalog::instance().xid("154/0x" + number);  // one digit: 0 to 7 are defined
-  findings.push_back(look.make(
-      "RECOVERY_ACTION/" + number, entry ? entry->severity : Severity::warn, entry ? entry->action : std::string_view{},
-      entry ? std::string(entry->title) : "The driver asks for a recovery that is not known here"));
+  // One digit: 0 to 7 are defined.
+  if (const auto* entry = Catalog::instance().xid("154/0x" + number))
+    findings.push_back(look.make({gpu_codes::component, "RECOVERY_ACTION", entry->severity, entry->action},
+                                 std::string(entry->title), number));
+  else
+    findings.push_back(
+        look.make(gpu_codes::recover_unknown, "The driver asks for a recovery that is not known here", number));
 }
 
 namespace {
@@ -135,18 +133,17 @@ void judge_throttling(const GpuLook& look, Findings& findings) {
                               look.elapsed, hold);
   }
   if (memory.hw_thermal.raised())
-    findings.push_back(look.make("THROTTLE_HW_THERMAL", Severity::error, "CHECK_COOLING",
+    findings.push_back(look.make(gpu_codes::hw_thermal,
                                  "The GPU slows itself down by half or more because it is too hot: check the cooling"));
   if (memory.sw_thermal.raised())
-    findings.push_back(
-        look.make("THROTTLE_SW_THERMAL", Severity::warn, "CHECK_COOLING",
-                  "The driver lowers the clocks to keep the GPU below its highest operating temperature"));
+    findings.push_back(look.make(
+        gpu_codes::sw_thermal, "The driver lowers the clocks to keep the GPU below its highest operating temperature"));
   if (memory.power_brake.raised())
-    findings.push_back(look.make("THROTTLE_POWER_BRAKE", Severity::error, "",
+    findings.push_back(look.make(gpu_codes::power_brake,
                                  "The machine's power supply tells the GPU to slow down: check power and its limits"));
   if (memory.hw_slowdown.raised())
-    findings.push_back(look.make("THROTTLE_HW", Severity::error, "",
-                                 "Hardware slows the GPU down without saying why: check power and cooling"));
+    findings.push_back(
+        look.make(gpu_codes::hw_slowdown, "Hardware slows the GPU down without saying why: check power and cooling"));
 }
 
 bool clock_is_slow(const GpuLook& look) {
@@ -172,18 +169,18 @@ void judge_heat_and_clocks(const GpuLook& look, Findings& findings) {
                       look.elapsed, look.limits.slowdown);
   if (memory.hot.raised())
     findings.push_back(look.make(
-        "TEMPERATURE", Severity::error, "CHECK_COOLING",
-        thermal.gpu_c ? "The GPU is at " + std::to_string(*thermal.gpu_c) + " degrees, where it slows itself down"
-                      : std::string("The GPU is as hot as where it slows itself down")));
+        gpu_codes::hot, thermal.gpu_c
+                            ? "The GPU is at " + std::to_string(*thermal.gpu_c) + " degrees, where it slows itself down"
+                            : std::string("The GPU is as hot as where it slows itself down")));
   if (thermal.memory_c && thermal.memory_max_c)
     memory.memory_hot.update(*thermal.memory_c >= *thermal.memory_max_c, look.elapsed, look.limits.slowdown);
   if (memory.memory_hot.raised())
-    findings.push_back(look.make("MEMORY_TEMPERATURE", Severity::error, "CHECK_COOLING",
-                                 "The GPU's memory is hotter than it may be: check the cooling"));
+    findings.push_back(
+        look.make(gpu_codes::memory_hot, "The GPU's memory is hotter than it may be: check the cooling"));
   if (look.gpu.load.sm_clock_mhz && look.gpu.load.throttle_reasons)
     memory.silent_slow.update(clock_is_slow(look), look.elapsed, look.limits.silent_slow);
   if (memory.silent_slow.raised())
-    findings.push_back(look.make("SLOW_CLOCK", Severity::error, "",
+    findings.push_back(look.make(gpu_codes::slow_clock,
                                  "The GPU works at less than half of its clock and the driver names no reason"));
 }
 
@@ -198,12 +195,14 @@ void judge_width(const GpuLook& look, Findings& findings) {
   memory.widest = std::max(memory.widest, width);
   if (!memory.narrow.raised()) return;
   const bool dropped = memory.widest > width;
-  std::string title = "PCIe has " + std::to_string(width) + " of " + std::to_string(full) + " lanes";
-  title += dropped            ? ", and had more before"
-           : look.width_alike ? ", as all GPUs here: the board may be built so"
-                              : ": reseat the GPU";
-  findings.push_back(look.make("PCIE_WIDTH", look.width_alike && !dropped ? Severity::warn : Severity::error,
-                               dropped ? "CORDON" : "", std::move(title)));
+  const bool odd_one = look.siblings > 1 && !look.width_alike;
+  std::string title = "PCIe has " + std::to_string(width);
+  title += " of ";
+  title += std::to_string(full);
+  title += dropped   ? " lanes, and had more before"
+           : odd_one ? " lanes, unlike the other GPUs here: reseat it"
+                     : " lanes, ever since we look: the board may be built so";
+  findings.push_back(look.make(dropped || odd_one ? gpu_codes::narrow : gpu_codes::narrow_always, std::move(title)));
 }
 
 }  // namespace
@@ -216,20 +215,20 @@ void judge_pcie(const GpuLook& look, Findings& findings) {
   if (pcie.generation && pcie.generation_max && under_load(look))
     memory.slow_link.update(*pcie.generation < *pcie.generation_max, look.elapsed, look.limits.narrow);
   if (memory.slow_link.raised())
-    findings.push_back(look.make("PCIE_GENERATION", Severity::error, "",
-                                 "Under load PCIe runs at generation " + std::to_string(pcie.generation.value_or(0)) +
-                                     " of " + std::to_string(pcie.generation_max.value_or(0))));
+    findings.push_back(look.make(gpu_codes::slow_link, "Under load PCIe runs at generation " +
+                                                           std::to_string(pcie.generation.value_or(0)) + " of " +
+                                                           std::to_string(pcie.generation_max.value_or(0))));
   if (memory.pcie_replays.update(pcie.replays, look.now, look.limits.hour, look.limits.pcie_replays_per_hour))
-    findings.push_back(look.make("PCIE_REPLAYS", Severity::warn, "",
-                                 std::to_string(memory.pcie_replays.within()) +
-                                     " PCIe packets were sent again within an hour: the signal is poor"));
+    findings.push_back(
+        look.make(gpu_codes::replays, std::to_string(memory.pcie_replays.within()) +
+                                          " PCIe packets were sent again within an hour: the signal is poor"));
 }
 
 void judge_mig(const GpuLook& look, Findings& findings) {
   if (look.gpu.mig_enabled && look.gpu.mig_pending && *look.gpu.mig_enabled != *look.gpu.mig_pending)
-    findings.push_back(look.make("MIG_PENDING", Severity::info, "IGNORE",
-                                 *look.gpu.mig_pending ? "MIG is switched on at the next reset of the GPU"
-                                                       : "MIG is switched off at the next reset of the GPU"));
+    findings.push_back(look.make(gpu_codes::mig_waits, *look.gpu.mig_pending
+                                                           ? "MIG is switched on at the next reset of the GPU"
+                                                           : "MIG is switched off at the next reset of the GPU"));
 }
 
 }  // namespace homeostat::fault

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/fault/finding.hpp"
+#include "core/fault/gpu_codes.hpp"
 #include "core/fault/gpu_counters.hpp"
 #include "core/fault/gpu_models.hpp"
 #include "core/fault/gpu_reading.hpp"
@@ -60,7 +61,7 @@ struct GpuLook {
   bool width_alike = false;  // the same for the width of PCIe
   Duration now{0}, elapsed{0};
 
-  Finding make(std::string_view code, Severity severity, std::string_view action, std::string title) const;
+  Finding make(const CounterCode& code, std::string title, std::string_view part = {}) const;
 };
 
 using Findings = std::vector<Finding>;
