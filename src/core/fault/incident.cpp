@@ -185,6 +185,11 @@ void attach(const std::vector<LedgerEntry>& entries, const std::vector<Occurrenc
       const auto fit = k == i ? std::nullopt : fit_of(seen[k], entries[k].id, seen[i], topology);
       if (fit && (!best || *fit < best->first)) best = {*fit, k};
     }
+    // Without a cause it stays where it is.
+    for (auto k : order)
+      if (!best && !attaches_to_one(seen[k]) && !entries[i].incident.empty() &&
+          entries[k].incident == entries[i].incident)
+        best = {Fit{}, k};
     if (best) groups.unite(best->second, i);
   }
 }
@@ -249,7 +254,7 @@ Role role_of(const Occurrence& root, const Occurrence& member, size_t gpus_hit) 
   }
 }
 
-// The id of the oldest incident in the group, else a new one from the root.
+// The id of the oldest incident in the group, else a new one from the root that no other group has.
 std::string id_of(const std::vector<size_t>& members, const std::vector<LedgerEntry>& entries,
                   const std::vector<Occurrence>& seen, size_t root) {
   const LedgerEntry* oldest = nullptr;
@@ -259,7 +264,17 @@ std::string id_of(const std::vector<size_t>& members, const std::vector<LedgerEn
     if (!oldest || std::tie(entry.incident_since, entry.incident) < std::tie(oldest->incident_since, oldest->incident))
       oldest = &entry;
   }
-  return oldest ? oldest->incident : entries[root].id + "#" + format_rfc3339(seen[root].at);
+  if (oldest) return oldest->incident;
+  // Taken: what it began lives on without it, and now it begins another.
+  const auto own = entries[root].id + "#" + format_rfc3339(seen[root].at);
+  const auto is_taken = [&](const std::string& id) {
+    for (size_t i = 0; i < entries.size(); ++i)
+      if (entries[i].incident == id && brings_incident(entries[i], seen[i])) return true;
+    return false;
+  };
+  auto id = own;
+  for (size_t copy = 2; copy <= entries.size() + 1 && is_taken(id); ++copy) id = own + "/" + std::to_string(copy);
+  return id;
 }
 
 bool assign(LedgerEntry& entry, const std::string& incident, TimePoint since, Role role) {

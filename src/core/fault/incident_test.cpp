@@ -611,6 +611,69 @@ TEST_CASE("a restart in the middle changes no id") {
   }));
 }
 
+TEST_CASE("whatever comes in whatever order: one root for each incident, joined once and for all") {
+  static const std::vector<std::pair<std::string, std::string>> kinds = {{"gpu-xid", "79"},
+                                                                         {"gpu-xid", "48"},
+                                                                         {"gpu-xid", "45"},
+                                                                         {"gpu-xid", "154/0x1"},
+                                                                         {"gpu-xid", "154/0x0"},
+                                                                         {"gpu-lost", "79"},
+                                                                         {"nvlink", "149/NETIR"},
+                                                                         {"nvlink", "145/RLW_SRC_TRACK"},
+                                                                         {"gpu-sxid", "24007"},
+                                                                         {"pcie-aer", "AER_FATAL"},
+                                                                         {"gpu-nvml", "LOST"},
+                                                                         {"gpu-nvml", "GPU_MISSING"},
+                                                                         {"gpu-driver", "GPU_IS_LOST"},
+                                                                         {"nic", "LINK_DOWN"},
+                                                                         {"nic", "LINK_UP"},
+                                                                         {"nic", "BOND_SLAVE_DOWN"},
+                                                                         {"disk", "NVME_DEAD"},
+                                                                         {"filesystem", "RO_REMOUNT"},
+                                                                         {"kernel", "HUNG_TASK"},
+                                                                         {"oom", "OOM_HEADER"},
+                                                                         {"gpu-xid", "31"},
+                                                                         {"gpu-xid", "119"},
+                                                                         {"steps", "SLOW"},
+                                                                         {"amd-gpu", "RESET_BEGIN"}};
+  static const std::vector<std::string> devices = {"", "0000:17:00", "0000:18:00", "0000:16:00.0", "17:00", "nvme1"};
+  CHECK(rc::check([] {
+    Ledger ledger;
+    ledger.set_topology({{{"0000:17:00", "0000:16:00.0"}, {"0000:18:00", "0000:16:00.0"}}});
+    std::int64_t now = 0;
+    const int count = *rc::gen::inRange(1, 60);
+    for (int i = 0; i < count; ++i) {
+      const auto& kind = *rc::gen::elementOf(kinds);
+      now += *rc::gen::element<std::int64_t>(0, 1, 500, 2'900, 3'100, 70'000, 4'000'000, -2'000);
+      const auto severity = *rc::gen::element(Severity::info, Severity::warn, Severity::error, Severity::fatal);
+      ledger.observe(sensed(kind.first, kind.second, *rc::gen::elementOf(devices), severity, RepairClass::reset),
+                     at(now), "line");
+      const auto then = *rc::gen::inRange(0, 4);
+      if (then == 0) ledger.settle(at(now));
+      if (then == 1) ledger.retain("gpu-nvml", {});
+    }
+    ledger.settle(at(now));
+    std::vector<std::string> roots, ids;
+    for (const auto& entry : ledger.entries()) {
+      RC_ASSERT(!entry.incident.empty());
+      RC_ASSERT(entry.role != Role::none);
+      ids.push_back(entry.incident);
+      if (entry.role == Role::root) roots.push_back(entry.incident);
+    }
+    std::sort(roots.begin(), roots.end());
+    RC_ASSERT(std::adjacent_find(roots.begin(), roots.end()) == roots.end());
+    for (const auto& id : ids) RC_ASSERT(std::binary_search(roots.begin(), roots.end(), id));
+    // Joined again, or after a restart, all stays.
+    Ledger again;
+    again.set_topology({{{"0000:17:00", "0000:16:00.0"}, {"0000:18:00", "0000:16:00.0"}}});
+    again.restore(ledger.entries(), 0, ledger.history());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      RC_ASSERT(again.entries()[i].incident == ids[i]);
+      RC_ASSERT(again.entries()[i].role == ledger.entries()[i].role);
+    }
+  }));
+}
+
 TEST_CASE("a storm costs each line the same: entries are compared once per batch, not once per line") {
   Ledger ledger;
   const std::string codes[] = {"48, x", "171, x", "63, x", "45, x", "31, x", "13, x", "94, x", drain_and_reset};
