@@ -600,6 +600,41 @@ TEST_CASE("nvml sensor: each function that a library may lack") {
   CHECK((*whole)->lacking().empty());
 }
 
+// Who holds a GPU open keeps it from being reset.
+TEST_CASE("nvml sensor: the driver is let go while a GPU waits for a reset") {
+  struct Row {
+    const char* gpu;
+    bool let_go;
+  };
+  for (const auto& row : {Row{"", false}, Row{R"("error":"RESET_REQUIRED")", true}, Row{R"("recovery_action":1)", true},
+                          Row{R"("recovery_action":2)", false}, Row{R"("recovery_action":4)", true},
+                          Row{R"("recovery_action":6)", true}, Row{R"("state":"lost")", false}}) {
+    CAPTURE(std::string(row.gpu));
+    static int shutdowns;
+    static int (*real)();
+    shutdowns = 0;
+    NvmlSensorOptions options;
+    options.load = [](const std::string& path) {
+      return io::load_nvml_with(path, [](void* library, const char* name) -> void* {
+        if (name != std::string("nvmlShutdown")) return dlsym(library, name);
+        real = reinterpret_cast<int (*)()>(dlsym(library, name));
+        return reinterpret_cast<void*>(+[] {
+          ++shutdowns;
+          return real();
+        });
+      });
+    };
+    Machine machine;
+    machine.be(row.gpu);
+    Watch watch(std::move(options));
+    (void)watch.look_for(Duration(20'000));
+    CHECK(watch.look().state == ProbeState::good);
+    CHECK(shutdowns == (row.let_go ? 6 : 0));
+    machine.be("");
+    CHECK(codes(watch.look()) == "");
+  }
+}
+
 TEST_CASE("nvml sensor: an old library tells what it can") {
   const auto old = io::load_nvml(FAKE_NVML_OLD_LIBRARY);
   REQUIRE(old.has_value());

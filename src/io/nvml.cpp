@@ -41,12 +41,25 @@ class LoadedNvml final : public Nvml {
     if (gpus_.size() < there) gpus_.resize(there);
     reading.gpus.reserve(there);
     for (unsigned index = 0; index < there; ++index) reading.gpus.push_back(gpus_[index].read(call_, index));
+    if (std::any_of(reading.gpus.begin(), reading.gpus.end(), waits_for_reset)) let_go();
     return reading;
   }
 
   std::vector<std::string> lacking() const override { return lacking_; }
 
  private:
+  static bool waits_for_reset(const GpuReading& gpu) {
+    constexpr unsigned reset = 1, drain_and_reset = 4, bus_reset = 6;  // recovery actions
+    const auto action = gpu.recovery_action.value_or(0);
+    return gpu.reset_required || action == reset || action == drain_and_reset || action == bus_reset;
+  }
+
+  // A GPU cannot be reset while somebody holds it open ("in use by another client"), and who held it over a reset must
+  // begin anew.
+  void let_go() {
+    if (call_.shutdown && call_.shutdown() == nvml::success) initialized_ = false;
+  }
+
   static std::unexpected<Error> failure(std::string what, int code) {
     what += " (";
     what += nvml::word(code);
@@ -91,6 +104,7 @@ bool find_vital(Finder& find, Functions& into) {
 }
 
 void find_optional(Finder& find, Functions& into) {
+  find.optional("nvmlShutdown", into.shutdown);
   find.optional("nvmlSystemGetDriverVersion", into.driver_version);
   find.optional("nvmlDeviceGetName", into.name);
   find.optional("nvmlDeviceGetFieldValues", into.field_values);

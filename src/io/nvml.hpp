@@ -1,7 +1,8 @@
 // NVIDIA's management library, loaded at run time: what each GPU says about itself. One thread at a time; a call may
 // hang as long as the driver does, so it belongs on a thread of its own (agent/nvml_sensor). No process is started and
-// no lock is held across a call. Cost of a read: 11 calls per GPU (one of them for some 15 figures at once); every
-// third read 5 more, and one for each 64 counters of links.
+// no lock is held across a call. While a GPU waits for a reset the driver is let go after each read, for a GPU that
+// somebody holds open cannot be reset. Cost of a read: 11 calls per GPU (one of them for some 15 figures at once);
+// every third read 5 more, and one for each 64 counters of links.
 #pragma once
 
 #include <functional>

@@ -173,6 +173,7 @@ struct Functions {
   int (*uuid)(Handle, char*, unsigned) = nullptr;
   int (*pci_info)(Handle, PciInfo*) = nullptr;
 
+  int (*shutdown)() = nullptr;
   int (*driver_version)(char*, unsigned) = nullptr;
   int (*name)(Handle, char*, unsigned) = nullptr;
   int (*field_values)(Handle, int, FieldValue*) = nullptr;
