@@ -19,14 +19,20 @@ std::uint64_t first_seed = 1;
 std::uint64_t seeds = 100;
 constexpr Duration patience{600'000};
 
-std::string heal(World& world) {
-  world.break_gpu();
-  bool ended = world.run(patience, [&] { return world.over(); });
+std::string heal(World& world, bool lost = false) {
+  if (lost)
+    world.lose_node();
+  else
+    world.break_gpu();
+  // A controller that starts anew has to see the silence for five minutes itself.
+  bool ended = world.run(lost ? 2 * patience : patience, [&] { return world.over(); });
   if (!world.violation().empty()) return world.violation();
   auto record = world.repair();
   if (!ended)
     return "the repair did not end: " +
            (record ? std::string(repair::to_string(record->phase)) + ", " + record->message : std::string("no repair"));
+  // Slurm itself gave up the job of a lost node: it is none of the repair's and starts when Slurm next looks.
+  if (lost) world.run(Duration{10'000});
   return world.difference_from_healed();
 }
 
@@ -38,11 +44,11 @@ auto nth(size_t n, Verdict verdict, bool writes_only) {
   };
 }
 
-size_t count(bool writes_only) {
+size_t count(bool writes_only, bool lost = false) {
   World world;
   size_t calls = 0;
   world.fate = [&](const Point& point) { return calls += writes_only ? point.write : 1, Verdict::pass; };
-  REQUIRE(heal(world) == "");
+  REQUIRE(heal(world, lost) == "");
   return calls;
 }
 
@@ -81,6 +87,19 @@ TEST_CASE("a crash before or after any write changes nothing in the outcome") {
                     (verdict == Verdict::crash_before ? "crash before write " : "crash after write "), n);
       CHECK(world.restarts() == 1);
       CHECK(world.opening_notices() >= 1);
+    }
+}
+
+//  kubelet, agent and slurmd silent | Slurm gives the job back by itself | five minutes later the node is replaced
+TEST_CASE("a node that is lost is replaced, whatever crashes or gets lost on the way") {
+  size_t writes = count(true, true);
+  CHECK(writes > 10);
+  for (size_t n = 0; n < writes; ++n)
+    for (Verdict verdict : {Verdict::crash_before, Verdict::crash_after, Verdict::lost_reply}) {
+      World world;
+      world.fate = nth(n, verdict, true);
+      CHECK_MESSAGE(heal(world, true) == "", "write ", n, " fate ", static_cast<int>(verdict));
+      CHECK(world.repair()->fault.code == "NODE_LOST");
     }
 }
 

@@ -85,6 +85,25 @@ void World::make_node(const std::string& name, bool spare) {
 void World::report(const std::string& node, const std::string& verdict) {
   api_.put(kube::resources::node_healths, health_of(node, verdict, clock_.now()));
 }
+void World::lose_node() {
+  lost_ = true;
+  kube::Object node = *api_.find(kube::resources::nodes, "", sick);
+  node["status"] = {{"conditions",
+                     {{{"type", "Ready"},
+                       {"status", "Unknown"},
+                       {"reason", "NodeStatusUnknown"},
+                       {"lastTransitionTime", format_rfc3339(clock_.now())}}}}};
+  api_.put(kube::resources::nodes, node);
+  slurm_.lose_slurmd(sick);
+}
+
+// Silence is only that where others report.
+void World::beat() {
+  if (!lost_ || ticks_ % 40 != 0) return;
+  for (const auto& node : api_.all(kube::resources::nodes))
+    if (kube::name_of(node) != sick) report(kube::name_of(node), "Healthy");
+}
+
 void World::break_gpu() { report(sick, "Unhealthy"); }
 
 void World::add_pod(const std::string& name, bool opted_out) {
@@ -224,8 +243,10 @@ void World::start_controller() {
 
 void World::look() {
   try {
+    // As the informers would: news of a verdict, and now and then whoever is silent.
+    beat();
     for (const auto& health : api_.all(kube::resources::node_healths))
-      if (io::string_at(health, {"status", "verdict"}) == "Unhealthy")
+      if (io::string_at(health, {"status", "verdict"}) == "Unhealthy" || (lost_ && ticks_ % 20 == 0))
         (void)controller_->opener.reconcile(kube::key_of(health), {});
     for (const auto& repair : api_.all(kube::resources::repairs))
       (void)controller_->repairer.reconcile(kube::key_of(repair), {});

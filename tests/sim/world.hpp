@@ -70,6 +70,7 @@ class World {
   // Decides the fate of each call; empty: all pass.
   std::function<Verdict(const Point&)> fate;
 
+  void lose_node();  // the sick node falls silent: kubelet, agent and slurmd. The others report on
   void break_gpu();  // the agent reports a fatal fault of the sick node
   void report(const std::string& node, const std::string& verdict);
   void add_pod(const std::string& name, bool opted_out);
@@ -122,6 +123,7 @@ class World {
   void make_node(const std::string& name, bool spare);
   void start_controller();
   void look();
+  void beat();
   void settle();
   void sync_workers(const kube::Object& node);
   void check();
@@ -139,6 +141,7 @@ class World {
   std::optional<Error> provider_after_;
   long job_ = 0;
   int ticks_ = 0;
+  bool lost_ = false;
   size_t restarts_ = 0, writes_ = 0;
   std::string violation_;
 };

@@ -26,9 +26,13 @@ class Look {
       : sight_(sight), policy_(policy), continuity_(continuity), now_(now), monotonic_(monotonic) {}
 
   Detection run() {
-    if (starting_up()) return std::move(out_);
     for (const NodeCondition& condition : sight_.conditions) by_rule(condition);
     silence();
+    // What stands is noted from the start; it only proves nothing yet.
+    if (Duration left = startup_left(); left > Duration{0}) {
+      out_ = {};
+      look_after(left);
+    }
     return std::move(out_);
   }
 
@@ -40,14 +44,12 @@ class Look {
     if (!out_.look_again || wait < *out_.look_again) out_.look_again = wait;
   }
 
-  bool starting_up() {
+  Duration startup_left() {
     Duration left{0};
     if (sight_.created_at && *sight_.created_at <= now_) left = policy_.startup - (now_ - *sight_.created_at);
     if (auto booted = continuity_.since_change(key("boot"), sight_.boot_id, monotonic_))
       left = std::max(left, policy_.startup - *booted);
-    if (left <= Duration{0}) return false;
-    look_after(left);
-    return true;
+    return left;
   }
 
   // By the writer's own clock, where it writes heartbeats.
