@@ -52,6 +52,19 @@ constexpr BadSpec bad_specs[] = {
      "a rule must say which faults it is for"},
     {"{kind: HealthPolicy, metadata: {name: bad}, spec: {notify: [{webhook: {url: ftp://x}}]}}",
      "url must begin with https://"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {conditions: [{type: '*', component: a, code: b}]}}",
+     "type must name another detector's condition"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {conditions: [{type: A, status: 'true', component: a, code: "
+     "b}]}}",
+     "status must be \"True\", \"False\" or \"Unknown\""},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {conditions: [{type: A, component: a, code: b, class: "
+     "restart-job}]}}",
+     "class must be replace-node, reset, drain-after-job, watch or ignore"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {nodeSilence_s: 5}}",
+     "nodeSilence_s must lie between 60 and 86400 seconds"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {resetFallback: reset}}", "resetFallback must be replace-node"},
+    {"{kind: HealthPolicy, metadata: {name: bad}, spec: {breaker: {maxNodes: 0}}}",
+     "breaker.maxNodes must lie between 1 and 10000"},
     {"{kind: NodeHealth, metadata: {name: bad}, spec: {x: 1}}", "a NodeHealth has no spec"},
     {"{kind: SlurmCluster, metadata: {name: bad, namespace: slurm}, spec: {image: x, killWait_s: 1, workers: [{name: "
      "gpu, pool: gpu}], partitions: [{name: p, workers: [gpu]}]}}",
