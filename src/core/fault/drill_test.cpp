@@ -1,6 +1,7 @@
 #include "core/fault/drill.hpp"
 
 #include <doctest/doctest.h>
+#include <rapidcheck.h>
 
 #include <algorithm>
 #include <string>
@@ -302,4 +303,58 @@ TEST_CASE("a token is good for a minute, for its own drill, and never when there
   held[0].token.clear();  // a drill that was never armed properly
   held[0].used.clear();
   CHECK(judge_user_line(std::string(drill_marker) + " " + line, held, now).what == UserLine::forgery);
+}
+
+TEST_CASE("whatever is written, only a planned line with its token is taken, and never twice") {
+  CHECK(rc::check("any bytes, with and without the right token in front", [](const std::string& bytes, bool signs) {
+    std::vector<ArmedDrill> held{armed("xid=43 count=2")};
+    const auto text = signs ? signed_line(token, bytes) : bytes;
+    const auto verdict = judge_user_line(text, held, now);
+    const bool planned = std::find(held[0].lines.begin(), held[0].lines.end(), bytes) != held[0].lines.end();
+    RC_ASSERT((verdict.what == UserLine::drill) == (signs && planned));
+    RC_ASSERT(verdict.line.empty() || verdict.line == bytes);
+    if (text.starts_with(drill_marker) && !planned) RC_ASSERT(verdict.what == UserLine::forgery);
+  }));
+  CHECK(rc::check("any token that is not the right one", [](std::string wrong) {
+    RC_PRE(wrong != token && wrong.find(' ') == std::string::npos);
+    std::vector<ArmedDrill> held{armed()};
+    for (const auto& line : held[0].lines)
+      RC_ASSERT(judge_user_line(signed_line(wrong, line), held, now).what == UserLine::forgery);
+  }));
+  CHECK(rc::check("in any order, each line counts as often as it is planned", [] {
+    const auto repeats = *rc::gen::inRange(1, 5);
+    std::vector<ArmedDrill> held{armed("xid=43 count=" + std::to_string(repeats))};
+    auto lines = held[0].lines;
+    const auto& repeated = held[0].lines.back();
+    lines.push_back(repeated);  // once more than planned
+    int taken = 0;
+    for (const auto index : *rc::gen::container<std::vector<size_t>>(40, rc::gen::inRange<size_t>(0, lines.size())))
+      if (lines[index] == repeated && judge_user_line(signed_line(token, repeated), held, now).what == UserLine::drill)
+        ++taken;
+    RC_ASSERT(taken <= repeats);
+  }));
+}
+
+TEST_CASE("any words as a fault: refused with a sentence, or one spelling that means the same") {
+  CHECK(rc::check("any bytes", [](const std::string& text) {
+    const auto fault = parse_drill(text);
+    if (!fault) {
+      RC_ASSERT(fault.error().kind == ErrorKind::invalid && !fault.error().message.empty());
+      return;
+    }
+    RC_ASSERT((parse_drill(to_text(*fault)) == *fault));
+  }));
+  CHECK(rc::check("any known kind with any value and settings", [] {
+    const auto word =
+        *rc::gen::element<std::string>("xid=", "sxid=", "nvlink5=", "link=", "ecc=", "amd=", "hang", "xid=154/");
+    const auto value =
+        *rc::gen::element<std::string>("79", "48", "12028", "149", "flap", "ue", "0x3", "", "correctable");
+    const auto count = *rc::gen::inRange(-2, 200);
+    const auto fault = parse_drill(word + value + " count=" + std::to_string(count));
+    if (!fault) return;
+    RC_ASSERT((parse_drill(to_text(*fault)) == *fault));
+    RC_ASSERT(fault->count >= 1 && fault->count <= max_drill_count);
+    const auto plan = plan_drill(*fault, {"0000:17:00", "GPU-u", true});
+    if (plan) RC_ASSERT(plan->lines.size() <= max_drill_lines);
+  }));
 }
