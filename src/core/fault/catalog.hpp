@@ -63,10 +63,12 @@ struct KernelRule {
   std::string_view clears;      // good news: the codes that it takes back, separated by spaces
 };
 
-// What code decodes rather than a rule of the table: title and source of each, for people (catalog/decoded.tsv).
+// What code finds rather than a rule of the table: decoded lines (catalog/decoded.tsv) and what sensors judge
+// (catalog/counters.tsv), for people.
 struct DecodedEntry {
   std::string_view component, code, action, title, source;
   Severity severity = Severity::none;
+  std::optional<RepairClass> repair_class;  // where the table says it; else it follows from action and severity
 };
 
 // A fault that is tolerated once: `count` of them on one device within `window_s` are treated as `then`.

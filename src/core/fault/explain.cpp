@@ -219,32 +219,38 @@ std::optional<Explanation> explain_entry(const Entry& entry, const Asked& asked)
   out.severity = entry.severity;
   out.action = entry.action;
   out.source = entry.source;
-  add_class(out, std::nullopt);
+  std::optional<RepairClass> stated;
+  if constexpr (requires { entry.repair_class; }) stated = entry.repair_class;
+  add_class(out, stated);
   add_decision(out);
   return out;
 }
 
-// The gravest rule of that code: a code can be mild in one form of the line and grave in another.
+void add_new(std::vector<std::string>& list, std::string text) {
+  if (std::ranges::find(list, text) == list.end()) list.push_back(std::move(text));
+}
+
+// A code can be mild in one form and grave in another, and stand in several components: the gravest of the first
+// component is explained, the others are named.
+void merge(std::optional<Explanation>& best, std::optional<Explanation> found) {
+  if (!found) return;
+  if (!best) {
+    best = std::move(found);
+    return;
+  }
+  if (found->component != best->component) return add_new(best->related, found->component + "/" + found->code);
+  if (found->severity > best->severity) std::swap(*found, *best);
+  for (auto& other : found->related) add_new(best->related, std::move(other));
+  for (auto& detail : found->details) add_new(best->details, std::move(detail));
+  if (found->title != best->title)
+    add_new(best->details, std::string("Also ").append(to_string(found->severity)).append(": ").append(found->title));
+}
+
 std::optional<Explanation> explain_named(const Asked& asked) {
   const auto& catalog = Catalog::instance();
   std::optional<Explanation> best;
-  const auto take = [&best](std::optional<Explanation> found) {
-    if (!found) return;
-    if (!best) {
-      best = std::move(found);
-      return;
-    }
-    const bool other = found->component != best->component;
-    if (other) {
-      auto name = found->component + "/" + found->code;
-      if (std::ranges::find(best->related, name) == best->related.end()) best->related.push_back(std::move(name));
-    } else if (found->severity > best->severity) {
-      found->related = std::move(best->related);
-      best = std::move(found);
-    }
-  };
-  for (const auto& entry : catalog.decoded()) take(explain_entry(entry, asked));
-  for (const auto& rule : catalog.rules()) take(explain_entry(rule, asked));
+  for (const auto& entry : catalog.decoded()) merge(best, explain_entry(entry, asked));
+  for (const auto& rule : catalog.rules()) merge(best, explain_entry(rule, asked));
   return best;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/fault/catalog.hpp"
 #include "core/fault/incident.hpp"
 
 namespace homeostat::fault {
@@ -62,16 +63,13 @@ bool cured_by(const Finding& old, const Finding& news) {
   if (is("nic", "LINK_UP"))
     return old.component == "nic" && old.device == news.device &&
            (old.code == "LINK_DOWN" || old.code == "LINK_TRAINING");
-  if (is("nic", "BOND_SLAVE_UP")) return old.component == "nic" && old.code == "BOND_SLAVE_DOWN";
-  if (is("nfs", "SERVER_OK")) return old.component == "nfs" && old.code == "NOT_RESPONDING";
-  if (is("lustre", "CONNECTION_RESTORED")) return old.component == "lustre" && old.code == "CONNECTION_LOST";
-  return false;
+  // What other good news take back is data. A finding that names no device is taken back whichever the news name.
+  return old.component == news.component && Catalog::instance().clears(news.component, news.code, old.code) &&
+         (old.device == news.device || old.device.empty() || news.device.empty() || old.upstream == news.device);
 }
 
 bool is_news_only(const Finding& finding) {
-  static constexpr std::string_view codes[] = {"154/0x0",       "RESET_OK",  "LINK_UP",
-                                               "BOND_SLAVE_UP", "SERVER_OK", "CONNECTION_RESTORED"};
-  return std::find(std::begin(codes), std::end(codes), finding.code) != std::end(codes);
+  return finding.action == "CLEAR" || finding.code == "154/0x0" || finding.code == "LINK_UP";
 }
 
 bool is_recovery_action(const Finding& finding) {
