@@ -1,6 +1,7 @@
 #include "core/fault/ledger.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/fault/catalog.hpp"
 #include "core/fault/incident.hpp"
@@ -131,16 +132,24 @@ bool Ledger::resolve(const Finding& good_news, TimePoint seen) {
   return take_out(gone) || kept;
 }
 
-// The mildest entry goes, the oldest of its kind first; but never for a milder one.
-bool Ledger::make_room(Severity for_severity) {
-  if (entries_.size() < max_entries) return true;
+void Ledger::count_dropped(std::string_view id) {
+  constexpr size_t most_ids = 256;
+  const auto hash = std::hash<std::string_view>{}(id);
+  if (std::find(dropped_ids_.begin(), dropped_ids_.end(), hash) != dropped_ids_.end()) return;
   ++dropped_;
+  if (dropped_ids_.size() < most_ids) dropped_ids_.push_back(hash);
+}
+
+// The mildest entry goes, the oldest of its kind first; but never for a milder one.
+bool Ledger::make_room(const std::string& for_id, Severity for_severity) {
+  if (entries_.size() < max_entries) return true;
   const auto mildest = std::min_element(
       entries_.begin(), entries_.end(),
       [](const LedgerEntry& a, const LedgerEntry& b) { return a.finding.severity < b.finding.severity; });
-  if (mildest->finding.severity >= for_severity) return false;
-  entries_.erase(mildest);
-  return true;
+  const bool gives_way = mildest->finding.severity < for_severity;
+  count_dropped(gives_way ? mildest->id : for_id);
+  if (gives_way) entries_.erase(mildest);
+  return gives_way;
 }
 
 Change Ledger::observe_again(LedgerEntry& known, const Finding& finding, TimePoint seen, std::string_view evidence) {
@@ -197,7 +206,7 @@ Change Ledger::observe(const Finding& seen_finding, TimePoint seen, std::string_
     fresh.incident_since = before->incident_since;
     fresh.role = before->role;
     entries_.erase(before);
-  } else if (!make_room(finding.severity)) {
+  } else if (!make_room(id, finding.severity)) {
     return Change::none;
   }
   entries_.push_back(std::move(fresh));
@@ -258,6 +267,7 @@ void Ledger::restore(std::vector<LedgerEntry> entries, std::uint64_t dropped,
 void Ledger::clear() {
   entries_.clear();
   history_.clear();
+  dropped_ids_.clear();
   dropped_ = 0;
   unjoined_ = false;
 }

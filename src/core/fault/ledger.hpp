@@ -80,7 +80,8 @@ class Ledger {
  private:
   bool resolve(const Finding& good_news, TimePoint seen);
   bool take_out(const std::vector<bool>& gone);
-  bool make_room(Severity for_severity);
+  bool make_room(const std::string& for_id, Severity for_severity);
+  void count_dropped(std::string_view id);
   bool comes_too_often(const LedgerEntry& entry, TimePoint now);
   Change observe_again(LedgerEntry& known, const Finding& finding, TimePoint seen, std::string_view evidence);
   bool weigh_repeats(TimePoint now);
@@ -89,6 +90,7 @@ class Ledger {
   std::vector<std::pair<std::string, std::string>> names_;
   Topology topology_;
   RepeatHistory history_;
+  std::vector<size_t> dropped_ids_;  // hashes of those counted, so that a probe's every look does not count anew
   std::uint64_t dropped_ = 0, joinings_ = 0;
   bool unjoined_ = false;
 };

@@ -95,6 +95,20 @@ TEST_CASE("the number of entries is bounded; the grave ones stay") {
   CHECK(ledger.entries().back().finding.code == "79");
 }
 
+TEST_CASE("what does not fit is counted once, however often a probe says it") {
+  Ledger ledger;
+  for (int look = 0; look < 100; ++look)
+    for (int i = 0; i < 70; ++i) {
+      Finding finding;
+      finding.component = "infiniband";
+      finding.code = "C" + std::to_string(i);
+      finding.severity = Severity::error;
+      ledger.observe(finding, at(5 * look), "");
+    }
+  CHECK(ledger.entries().size() == Ledger::max_entries);
+  CHECK(ledger.dropped() == 70 - Ledger::max_entries);
+}
+
 TEST_CASE("evidence is printable and short") {
   Ledger ledger;
   const auto line = "NVRM: Xid (PCI:0000:0a:00): 79, \xff\x01" + std::string(5000, 'z');
