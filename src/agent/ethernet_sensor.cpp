@@ -21,18 +21,17 @@ class EthernetSensor final : public SysSensor {
   }
 
   SensorReport look(const SensorInput& input) override {
-    const auto ports = reader_.read(traffic_);
+    const auto ports = reader_.read();
     SensorReport report;
     report.findings = watch_.look(ports, input.monotonic);
     size_t troubled = 0;
     std::string trouble;
-    for (size_t i = 0; i < ports.size(); ++i) {
-      const auto& port = ports[i];
+    for (const auto& port : ports) {
       if (!port.trouble.empty()) {
         ++troubled;
         trouble = "Network port " + port.name + " cannot be asked: " + port.trouble + ".";
       } else if (port.listed) {
-        add_samples(port, traffic_[i], report);
+        add_samples(port, report);
       }
     }
     set_state(report, ports.size(), troubled, trouble);
@@ -42,21 +41,19 @@ class EthernetSensor final : public SysSensor {
  private:
   explicit EthernetSensor(io::EthernetReader reader) : SysSensor(reader.now_reading()), reader_(std::move(reader)) {}
 
-  static void add_samples(const fault::NetReading& port, const io::EthernetReader::Traffic& traffic,
-                          SensorReport& report) {
+  static void add_samples(const fault::NetReading& port, SensorReport& report) {
     const Labels labels = {{"device", port.name}};
     report.samples.push_back({"homeostat_ethernet_carrier", labels, port.carrier.value_or(false) ? 1.0 : 0.0});
     if (port.speed_mbps)
       report.samples.push_back({"homeostat_ethernet_speed_bits_per_second", labels, 1e6 * double(*port.speed_mbps)});
     add_sample(report, "homeostat_ethernet_carrier_downs_total", labels, port.carrier_downs);
     add_sample(report, "homeostat_ethernet_receive_errors_total", labels, port.receive_errors);
-    add_sample(report, "homeostat_ethernet_receive_bytes_total", labels, traffic.receive_bytes);
-    add_sample(report, "homeostat_ethernet_transmit_bytes_total", labels, traffic.transmit_bytes);
+    add_sample(report, "homeostat_ethernet_receive_bytes_total", labels, port.receive_bytes);
+    add_sample(report, "homeostat_ethernet_transmit_bytes_total", labels, port.transmit_bytes);
   }
 
   io::EthernetReader reader_;
   fault::NetWatch watch_;
-  std::vector<io::EthernetReader::Traffic> traffic_;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ void EthernetReader::identify(const SysFolder& all, const std::string& name, Por
   port = std::move(fresh);
 }
 
-fault::NetReading EthernetReader::read_port(const std::string& name, Port& port, Traffic& traffic) {
+fault::NetReading EthernetReader::read_port(const std::string& name, Port& port) {
   fault::NetReading reading;
   reading.name = name;
   reading.pci = port.pci;
@@ -64,13 +64,12 @@ fault::NetReading EthernetReader::read_port(const std::string& name, Port& port,
   reading.receive_errors = tree_.number(port.folder, "statistics/rx_errors");
   const auto master = tree_.exists(port.folder, "bonding_slave") ? tree_.link(port.folder, "master") : std::string();
   reading.bond = master.substr(master.rfind('/') + 1);
-  traffic.receive_bytes = tree_.number(port.folder, "statistics/rx_bytes");
-  traffic.transmit_bytes = tree_.number(port.folder, "statistics/tx_bytes");
+  reading.receive_bytes = tree_.number(port.folder, "statistics/rx_bytes");
+  reading.transmit_bytes = tree_.number(port.folder, "statistics/tx_bytes");
   return reading;
 }
 
-void EthernetReader::read_listed(const SysFolder& all, const std::string& name, std::vector<fault::NetReading>& out,
-                                 std::vector<Traffic>& traffic) {
+void EthernetReader::read_listed(const SysFolder& all, const std::string& name, std::vector<fault::NetReading>& out) {
   auto known = ports_.find(name);
   if (known == ports_.end()) {
     if (ports_.size() >= max_known) return;
@@ -82,17 +81,14 @@ void EthernetReader::read_listed(const SysFolder& all, const std::string& name, 
   if (port.physical && !tree_.exists(port.folder, "flags")) identify(all, name, port);
   port.seen = true;
   if (!port.physical) return;
-  Traffic bytes;
-  out.push_back(read_port(name, port, bytes));
-  traffic.push_back(bytes);
+  out.push_back(read_port(name, port));
 }
 
-std::vector<fault::NetReading> EthernetReader::read(std::vector<Traffic>& traffic) {
+std::vector<fault::NetReading> EthernetReader::read() {
   std::vector<fault::NetReading> out;
-  traffic.clear();
   for (auto& [name, port] : ports_) port.seen = false;
   if (const auto all = tree_.open("class/net"))
-    for (const auto& name : tree_.list(all)) read_listed(all, name, out, traffic);
+    for (const auto& name : tree_.list(all)) read_listed(all, name, out);
   for (auto at = ports_.begin(); at != ports_.end();) {
     auto& [name, port] = *at;
     if (port.seen) {
@@ -110,7 +106,6 @@ std::vector<fault::NetReading> EthernetReader::read(std::vector<Traffic>& traffi
       const auto pci = pci_state(tree_, port.pci);
       reading.moved = forget = pci.there && pci.bound;
       out.push_back(std::move(reading));
-      traffic.emplace_back();
     }
     at = forget ? ports_.erase(at) : std::next(at);
   }

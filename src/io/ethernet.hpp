@@ -18,12 +18,8 @@ class EthernetReader {
  public:
   explicit EthernetReader(const SysRoots& roots) : tree_(roots.sys) {}
 
-  struct Traffic {
-    std::optional<std::uint64_t> receive_bytes, transmit_bytes;
-  };
-  // Every physical port there is, and every one that was there before and is not (listed: false). `traffic` has an
-  // entry for each port of the answer.
-  std::vector<fault::NetReading> read(std::vector<Traffic>& traffic);
+  // Every physical port there is, and every one that was there before and is not (listed: false).
+  std::vector<fault::NetReading> read();
   const std::shared_ptr<NowReading>& now_reading() const { return tree_.now_reading(); }
 
  private:
@@ -33,9 +29,8 @@ class EthernetReader {
     SysFolder folder;
   };
   void identify(const SysFolder& all, const std::string& name, Port& port);
-  fault::NetReading read_port(const std::string& name, Port& port, Traffic& traffic);
-  void read_listed(const SysFolder& all, const std::string& name, std::vector<fault::NetReading>& out,
-                   std::vector<Traffic>& traffic);
+  fault::NetReading read_port(const std::string& name, Port& port);
+  void read_listed(const SysFolder& all, const std::string& name, std::vector<fault::NetReading>& out);
 
   SysTree tree_;
   std::map<std::string, Port> ports_;

@@ -59,6 +59,7 @@ bool InfinibandReader::open_device(const SysFolder& all, const std::string& name
   Device fresh;
   fresh.pci = pci_address_of(tree_.link(folder, "device"));
   fresh.virtual_function = !tree_.link(folder, "device/physfn").empty();
+  fresh.board = tree_.read(folder, "board_id").text;
   const auto net = tree_.open(folder, "device/net");
   const auto names = net ? tree_.list(net) : std::vector<std::string>();
   fresh.net = names.empty() ? "" : "device/net/" + names.front() + "/flags";
@@ -94,6 +95,7 @@ bool InfinibandReader::read_device(const std::string& name, Device& device, std:
     port.device = name;
     port.port = known.number;
     port.pci = device.pci;
+    port.board = device.board;
     port.virtual_function = device.virtual_function;
     if (!tree_.exists(known.folder, "state")) return false;
     read_port(device, known.folder, port);

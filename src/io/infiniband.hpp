@@ -26,7 +26,7 @@ class InfinibandReader {
     SysFolder folder;
   };
   struct Device {
-    std::string pci, net;
+    std::string pci, net, board;
     bool virtual_function = false, ethernet = false;
     std::vector<Port> ports;
     bool seen = false;

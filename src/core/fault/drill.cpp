@@ -14,7 +14,7 @@ namespace homeostat::fault {
 
 namespace {
 
-constexpr int error_level = 3, notice_level = 5, info_level = 6;
+constexpr int error_level = 3, notice_level = 5;
 
 struct KindRow {
   DrillKind kind;

@@ -31,7 +31,8 @@ constexpr Duration gone_lasting = 60s;            // a driver that recovers its 
 constexpr Duration silent_hold = 15s;             // a reset in progress makes files unreadable for a moment
 constexpr std::uint64_t counter_top = 255;        // of link_downed in PortCounters
 constexpr std::uint64_t used_words = 1ull << 18;  // 1 MiB received: more than management traffic of a new link
-constexpr std::uint64_t fast_mbps = 10'000;       // slower cards carry no training traffic
+constexpr std::uint64_t used_bytes = 4 * used_words;
+constexpr std::uint64_t fast_mbps = 10'000;  // slower cards carry no training traffic
 
 std::string port_name(const PortReading& port) {
   std::string name = port.ethernet ? "RoCE port " : "InfiniBand port ";
@@ -48,6 +49,19 @@ std::string_view part_of(const PortReading& port) { return port.port == "1" ? st
 
 bool is_active(PortState state) { return state == PortState::active || state == PortState::active_defer; }
 
+// More than half of the cards of its kind in this node run faster: so much an agent knows that starts afterwards.
+bool peers_are_faster(const PortReading& port, const std::vector<PortReading>& all) {
+  if (port.board.empty()) return false;
+  size_t peers = 1, faster = 0;  // the port itself is one of them
+  for (const auto& other : all) {
+    const bool alike = &other != &port && other.board == port.board && other.ethernet == port.ethernet;
+    if (!alike || !is_active(other.state) || !other.rate_gbps) continue;
+    ++peers;
+    if (*other.rate_gbps > *port.rate_gbps) ++faster;
+  }
+  return 2 * faster > peers;
+}
+
 }  // namespace
 
 std::vector<Finding> PortWatch::look(const std::vector<PortReading>& ports, Duration now) {
@@ -63,7 +77,7 @@ std::vector<Finding> PortWatch::look(const std::vector<PortReading>& ports, Dura
     if (!memory_.contains(key) && memory_.size() >= max_ports) continue;
     auto& memory = memory_[key];
     if (port.listed)
-      look_at(port, memory, now, out);
+      look_at(port, ports, memory, now, out);
     else
       look_for(port, memory, now, out);
   }
@@ -78,7 +92,8 @@ void PortWatch::look_for(const PortReading& port, Memory& memory, Duration now, 
                                 "The RDMA device of " + port_name(port) + " has gone", part_of(port)));
 }
 
-void PortWatch::look_at(const PortReading& port, Memory& memory, Duration now, std::vector<Finding>& out) {
+void PortWatch::look_at(const PortReading& port, const std::vector<PortReading>& all, Memory& memory, Duration now,
+                        std::vector<Finding>& out) {
   const auto report = [&](const CounterCode& code, std::string_view what) {
     auto title = port_name(port);
     title += what;
@@ -126,9 +141,10 @@ void PortWatch::look_at(const PortReading& port, Memory& memory, Duration now, s
 
   if (known && active && port.rate_gbps) {
     memory.best_gbps = std::max(memory.best_gbps, *port.rate_gbps);
-    memory.slow.observe(*port.rate_gbps < 0.99 * memory.best_gbps, now, slow_hold, slow_quiet);
+    const bool slow = *port.rate_gbps < 0.99 * memory.best_gbps || peers_are_faster(port, all);
+    memory.slow.observe(slow, now, slow_hold, slow_quiet);
   }
-  if (memory.slow.active()) report(codes::ib_rate, " runs below the rate that it had");
+  if (memory.slow.active()) report(codes::ib_rate, " runs below the rate that it had or that others of its kind have");
 
   if (memory.recovery.observe(recovery_rule, now, rise(PortCounter::link_error_recovery)))
     report(codes::ib_recovery, " retrains its link again and again");
@@ -198,7 +214,7 @@ void NetWatch::look_at(const NetReading& port, Memory& memory, bool bond_holds, 
   // Whoever takes a port down on purpose makes its carrier fall: no flap.
   const bool on_purpose = known && !port.admin_up;
   if (on_purpose) fell = 0;
-  memory.was_up |= up;
+  memory.was_up |= up || (known && port.receive_bytes.value_or(0) > used_bytes);
   if (up && port.speed_mbps) memory.best_mbps = std::max(memory.best_mbps, *port.speed_mbps);
   const bool grave = matters(port, memory.best_mbps) && !bond_holds;
 

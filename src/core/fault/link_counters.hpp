@@ -38,6 +38,7 @@ inline constexpr size_t port_counter_count = 9;
 struct PortReading {
   std::string device, port;  // "mlx5_0", "1"
   std::string pci;           // "0000:41:00.0"; "" when unknown
+  std::string board;         // what kind of card it is: the same for all that are alike
   bool listed = true;        // false: the device was there and is not any more
   bool moved = false;        // not listed, yet its PCI function is there with a driver: given to a container
   bool virtual_function = false;
@@ -64,7 +65,8 @@ class PortWatch {
     std::array<RisingCounter, port_counter_count> counters;
     RateWatch flaps, recovery, symbols, receive, integrity, overrun;
   };
-  void look_at(const PortReading& port, Memory& memory, Duration now, std::vector<Finding>& out);
+  void look_at(const PortReading& port, const std::vector<PortReading>& all, Memory& memory, Duration now,
+               std::vector<Finding>& out);
   static void look_for(const PortReading& port, Memory& memory, Duration now, std::vector<Finding>& out);
 
   std::map<std::string, Memory, std::less<>> memory_;
@@ -81,7 +83,7 @@ struct NetReading {
   std::optional<std::uint64_t> carrier_downs;
   std::optional<std::uint64_t> speed_mbps;
   bool half_duplex = false;
-  std::optional<std::uint64_t> receive_errors;
+  std::optional<std::uint64_t> receive_errors, receive_bytes, transmit_bytes;
   std::string trouble;
 };
 

@@ -172,6 +172,27 @@ TEST_CASE("a rate below the port's own best must last") {
   CHECK(looks(watch, std::vector{port}, 140s, 145s) == "");
 }
 
+TEST_CASE("slower from the start than most of its kind; half of them are no majority") {
+  std::vector<PortReading> ports(8, active_port());
+  for (size_t i = 0; i < ports.size(); ++i) {
+    ports[i].pci = "0000:4" + std::to_string(i) + ":00.0";
+    ports[i].board = "MT_0000000838";
+  }
+  ports[3].rate_gbps = 200;
+  PortWatch watch;
+  CHECK(looks(watch, ports, 0s, 55s) == "");
+  const auto findings = watch.look(ports, 60s);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].device == "0000:43:00.0");
+  for (size_t i = 0; i < 4; ++i) ports[i].rate_gbps = 200;
+  PortWatch half;
+  CHECK(looks(half, ports, 0s, 120s) == "");
+  ports[3].board = "a storage card";
+  for (size_t i = 0; i < 3; ++i) ports[i].rate_gbps = 400;
+  PortWatch other_kind;
+  CHECK(looks(other_kind, ports, 0s, 120s) == "");
+}
+
 TEST_CASE("a link without a subnet manager is not a link that is down") {
   PortWatch watch;
   auto port = active_port();
@@ -298,6 +319,12 @@ TEST_CASE(
     back.carrier_downs = port.carrier_downs;
     CHECK(looks(watch, std::vector{back}, 45s, 60s) == "");
   }
+  // An agent that starts after the link fell knows by the traffic that it was in use.
+  NetWatch late;
+  auto used = without_carrier(net());
+  used.receive_bytes = 1ull << 30;
+  used.rdma = true;
+  CHECK(looks(late, std::vector{used}, 0s, 60s) == "LINK_DOWN/eth0:error");
   NetWatch never_up;
   CHECK(looks(never_up, std::vector{without_carrier(net())}, 0s, 600s) == "");
 }
