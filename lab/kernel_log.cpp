@@ -9,6 +9,7 @@
 
 #include "io/fake_sys.hpp"
 #include "io/files.hpp"
+#include "io/step_files.hpp"
 #include "lab/random.hpp"
 
 namespace homeostat::lab {
@@ -142,6 +143,16 @@ Result<FakeMachine> read_machine(const std::string& run_folder) {
   return machine;
 }
 
+namespace {
+
+// As on a real machine, where /run does not outlive a boot: here the jobs on it tell how fast they step.
+Result<void> empty_step_folder(const std::string& folder) {
+  if (auto removed = io::remove_tree(folder); !removed) return removed;
+  return io::prepare_step_folder(folder);
+}
+
+}  // namespace
+
 Result<void> begin_boot(const std::string& run_folder, const FakeMachine& machine) {
   if (auto made = io::make_folders(run_folder); !made) return made;
   auto uuids = known_uuids(run_folder + "/nvml.json");
@@ -149,6 +160,7 @@ Result<void> begin_boot(const std::string& run_folder, const FakeMachine& machin
   for (auto& uuid : uuids)
     if (uuid.empty()) uuid = "GPU-" + random_uuid();
   if (auto built = build_sys(run_folder, machine); !built) return built;
+  if (auto made = empty_step_folder(run_folder + "/steps"); !made) return made;
   // The log before the boot id: whoever sees the new id must not read the old log under it.
   const std::pair<std::string, std::string> files[] = {
       {"/../hardware", std::to_string(machine.gpus) + (machine.amd ? " amd\n" : " nvidia\n")},

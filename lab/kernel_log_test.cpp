@@ -29,12 +29,15 @@ TEST_CASE("a boot begins a new log under a new id; the GPUs are the same hardwar
   CHECK(read_machine(run)->gpus == 2);
   auto id = io::read_file(run + "/boot_id"), gpus = io::read_file(run + "/nvml.json");
   REQUIRE(append_lines(run, {{3, "NVRM: x"}}));
+  REQUIRE(io::write_file(run + "/steps/12.0.json", "{}"));
   CHECK(io::read_file(run + "/kmsg")->find(",-;NVRM: x\n") != std::string::npos);
 
   REQUIRE(begin_boot(run, {2, false}));
   CHECK(*io::read_file(run + "/boot_id") != *id);
   CHECK(*io::read_file(run + "/nvml.json") == *gpus);
   CHECK(io::read_file(run + "/kmsg")->starts_with("5,0,"));
+  CHECK(io::exists(run + "/steps"));
+  CHECK(io::list_folder(run + "/steps").empty());  // what jobs reported before
   CHECK(io::remove_tree(folder));
 }
 

@@ -17,6 +17,7 @@
 #include "controller/repair/opener.hpp"
 #include "controller/repair/reconciler.hpp"
 #include "controller/slurm_cluster/operator.hpp"
+#include "controller/straggler/watch.hpp"
 #include "controller/world/metrics.hpp"
 #include "controller/world/options.hpp"
 #include "core/names.hpp"
@@ -64,11 +65,14 @@ class Program {
         healths_(clients_, kube::resources::node_healths, {}, clock_, random_),
         repairs_(clients_, kube::resources::repairs, {}, clock_, random_),
         clusters_(clients_, kube::resources::slurm_clusters, {}, clock_, random_),
-        drills_(clients_, clock_, random_) {}
+        drills_(clients_, clock_, random_),
+        stragglers_(clients_, nodes_, healths_, clock_) {}
 
   io::SystemClock& clock() { return clock_; }
   io::SystemRandom& random() { return random_; }
-  std::string metrics() const { return render_metrics(pools_.store(), repairs_.store(), book_) + drills_.metrics(); }
+  std::string metrics() const {
+    return render_metrics(pools_.store(), repairs_.store(), book_) + drills_.metrics() + stragglers_.metrics();
+  }
   bool synced() const { return repairs_.synced() && healths_.synced() && nodes_.synced() && pools_.synced(); }
 
   void lead(std::stop_token stop) {
@@ -117,6 +121,7 @@ class Program {
       threads.emplace_back([controller, stop] { controller->run(stop); });
     threads.emplace_back([&slurm, stop] { slurm.run(stop); });
     threads.emplace_back([this, &events, stop] { drills_.run(events, stop); });
+    threads.emplace_back([this, &events, stop] { stragglers_.run(events, stop); });
     // Silence brings no event by itself.
     threads.emplace_back([this, &opening, stop] {
       while (!stop.stop_requested()) {
@@ -167,6 +172,7 @@ class Program {
   kube::EventRecorder recorder_;
   kube::Informer pools_, nodes_, healths_, repairs_, clusters_;
   DrillOperator drills_;
+  StragglerWatch stragglers_;
 };
 
 std::string Program::summary(const kube::Object& object) {

@@ -41,6 +41,8 @@ inline constexpr std::string_view worker_group_label = "homeostat.dev/worker-gro
 
 // Node condition: True healthy, False sick, Unknown when nobody can say.
 inline constexpr std::string_view accelerator_condition = "AcceleratorHealthy";
+// Node condition: True when the node holds its job up, by what the job's nodes report of their steps.
+inline constexpr std::string_view slow_condition = "AcceleratorSlow";
 
 // Every reason that we write into Slurm begins with this; a state without it was set by someone else and is left alone.
 inline constexpr std::string_view reason_prefix = "homeostat:";
@@ -48,5 +50,6 @@ inline constexpr std::string_view reason_prefix = "homeostat:";
 // Field managers for server-side apply, one per writer.
 inline constexpr std::string_view agent_manager = "homeostat-agent";
 inline constexpr std::string_view controller_manager = "homeostat-controller";
+inline constexpr std::string_view straggler_manager = "homeostat-straggler";
 
 }  // namespace homeostat::names

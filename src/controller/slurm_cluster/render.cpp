@@ -297,6 +297,10 @@ void Renderer::add_workers(const WorkerGroup& group) {
   A mounts{read_only("keys", "/keys"), read_only("users", "/var/lib/extrausers")};
   A volumes{slurm_key_volume(), users_volume()};
   add_shared_storage(mounts, volumes);
+  // Where jobs tell how fast they step, for the machine's agent (docs/users/step-times.md).
+  mounts.push_back(mount("steps", "/run/homeostat/steps"));
+  volumes.push_back(
+      O{{"name", "steps"}, {"hostPath", O{{"path", "/run/homeostat/steps"}, {"type", "DirectoryOrCreate"}}}});
   O resources{{"requests", O{{"cpu", "100m"}, {"memory", "128Mi"}}}};
   if (group.devices == api::WorkerDevices::host_path) {
     for (int i = 0; i < group.gpus_per_node; ++i) {

@@ -107,7 +107,17 @@ TEST_CASE("workers: GPUs come from the node's devices in the lab and from the de
   const auto& container =
       io::array_at(pod_spec(find(real, "DaemonSet", "demo-worker-gpu")), {"containers"}).at(0).as_object();
   CHECK(io::int_at(container, {"resources", "limits", "nvidia.com/gpu"}) == 2);
-  CHECK(io::to_text(find(real, "DaemonSet", "demo-worker-gpu")).find("hostPath") == std::string::npos);
+  CHECK(io::to_text(find(real, "DaemonSet", "demo-worker-gpu")).find("/dev/nvidia") == std::string::npos);
+}
+
+TEST_CASE("workers: jobs find the folder in which they tell their steps to the machine's agent") {
+  const auto objects = rendered(demo());
+  for (const char* name : {"demo-worker-gpu", "demo-worker-cpu"}) {
+    CAPTURE(name);
+    const auto text = io::to_text(pod_spec(find(objects, "DaemonSet", name)));
+    CHECK(text.contains(R"({"name":"steps","mountPath":"/run/homeostat/steps"})"));
+    CHECK(text.contains(R"("hostPath":{"path":"/run/homeostat/steps","type":"DirectoryOrCreate"})"));
+  }
 }
 
 TEST_CASE("no pod is privileged, none gets a Kubernetes token, none resolves names that stall slurmctld") {
