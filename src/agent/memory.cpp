@@ -45,6 +45,7 @@ boost::json::object encode_entry(const fault::LedgerEntry& entry) {
   if (finding.drill) out["drill"] = true;
   if (finding.rma_candidate) out["rma"] = true;
   if (entry.cured) out["cured"] = true;
+  if (!finding.upstream.empty()) out["upstream"] = finding.upstream;
   if (!finding.caused_by.empty()) out["causedBy"] = finding.caused_by;
   if (!finding.pod_uid.empty()) out["podUid"] = finding.pod_uid;
   if (!finding.slurm_job.empty()) out["slurmJob"] = finding.slurm_job;
@@ -101,6 +102,7 @@ std::optional<fault::LedgerEntry> decode_entry(const boost::json::value& from) {
   entry.evidence = io::string_at(from, {"evidence"});
   finding.drill = io::bool_at(from, {"drill"});
   finding.rma_candidate = io::bool_at(from, {"rma"});
+  finding.upstream = io::string_at(from, {"upstream"});
   finding.caused_by = io::string_at(from, {"causedBy"});
   finding.pod_uid = io::string_at(from, {"podUid"});
   finding.slurm_job = io::string_at(from, {"slurmJob"});

@@ -39,8 +39,12 @@ constexpr std::array rows = {
     CauseRow{"pcie-aer", "AER_NO_RECOVERY", {Family::pcie, 21}},
     CauseRow{"pcie-aer", "AER_NONFATAL", {Family::pcie, 22}},
     CauseRow{"pcie-link", "CARD_NOT_PRESENT", {Family::pcie, 23}},
+    CauseRow{"pcie-link", "POWER_FAULT", {Family::pcie, 18}},
+    CauseRow{"pcie-link", "TRAIN_FAILED", {Family::pcie, 20}},
+    CauseRow{"pcie-link", "LINK_FLAP*", {Family::pcie, 91}},
+    CauseRow{"pcie-aer", "EDR_EVENT", {Family::pcie, 22}},
     CauseRow{"pcie-aer", "AER_CORRECTABLE", {Family::pcie, 90}},
-    CauseRow{"pcie-aer", "AER_RECOVERED", {Family::pcie, 91}},
+    CauseRow{"pcie-aer", "", {Family::pcie, 91}},
     CauseRow{"pcie-link", "", {Family::counter, 65}},
     CauseRow{"pcie-counters", "", {Family::pcie, 89}},
     CauseRow{"gpu-xid", "48", {Family::memory, 30}},
@@ -67,6 +71,7 @@ constexpr std::array rows = {
     CauseRow{"amd-ras", "POISON_CREATED", {Family::memory, 34}},
     CauseRow{"amd-ras", "BAD_PAGE*", {Family::memory, 35}},
     CauseRow{"amd-ras", "", {Family::memory, 38}},
+    CauseRow{"amd-gpu", "SQ_INTERRUPT", {Family::memory, 36}},
     CauseRow{"amd-counters", "RAS*", {Family::memory, 39}},
     CauseRow{"amd-counters", "BAD_PAGE*", {Family::memory, 39}},
     CauseRow{"gpu-xid", "62", {Family::core, 40}},
@@ -80,6 +85,7 @@ constexpr std::array rows = {
     CauseRow{"gpu-driver", "RMINIT_FAILED", {Family::core, 46}},
     CauseRow{"amd-gpu", "INIT_FAILED", {Family::core, 46}},
     CauseRow{"amd-gpu", "SMU_TIMEOUT", {Family::core, 41}},
+    CauseRow{"amd-gpu", "OVER_TEMPERATURE", {Family::core, 40}},
     CauseRow{"amd-gpu", "MES_TIMEOUT", {Family::core, 42}},
     CauseRow{"gpu-nvml", "NO_ANSWER", {Family::core, 47}},
     CauseRow{"amd-counters", "NO_ANSWER", {Family::core, 47}},
@@ -96,12 +102,15 @@ constexpr std::array rows = {
     CauseRow{"gpu-nvml", "NVLINK*", {Family::nvlink, 59}},
     CauseRow{"gpu-nvml", "FABRIC*", {Family::fabric, 59}},
     CauseRow{"amd-counters", "XGMI*", {Family::nvlink, 59}},
+    CauseRow{"amd-gpu", "XGMI*", {Family::nvlink, 52}},
     CauseRow{"gpu-xid", "31", {Family::program, 60}},
     CauseRow{"amd-gpu", "PAGE_FAULT", {Family::program, 60}},
     CauseRow{"gpu-xid", "13", {Family::program, 61}},
     CauseRow{"amd-gpu", "RING_TIMEOUT", {Family::program, 61}},
     CauseRow{"amd-gpu", "QUEUE_TIMEOUT", {Family::program, 62}},
     CauseRow{"amd-gpu", "RESET_FAILED", {Family::recovery, 69}},
+    CauseRow{"amd-gpu", "RING_RESET_FAILED", {Family::recovery, 69}},
+    CauseRow{"gpu-driver", "RESET_REQUIRED", {Family::recovery, 71}},
     CauseRow{"gpu-reset-ack", "", {Family::recovery, 69}},
     CauseRow{"gpu-xid", "154*", {Family::recovery, 70}},
     CauseRow{"gpu-nvml", "RECOVERY*", {Family::recovery, 71}},
@@ -117,6 +126,9 @@ constexpr std::array rows = {
     CauseRow{"amd-counters", "", {Family::counter, 66}},
     CauseRow{"nic", "PCI_UNAVAILABLE", {Family::nic, 10}},
     CauseRow{"nic", "FW_FATAL", {Family::nic, 20}},
+    CauseRow{"nic", "INIT_FAILED", {Family::nic, 22}},
+    CauseRow{"nic", "RESET_FAILED", {Family::nic, 22}},
+    CauseRow{"nic", "PCI_ERROR", {Family::nic, 19}},
     CauseRow{"nic", "UNRECOVERABLE_HW_ERROR", {Family::nic, 19}},
     CauseRow{"nic", "HEALTH_POLL_FAILED", {Family::nic, 21}},
     CauseRow{"nic", "CMD_TIMEOUT", {Family::nic, 22}},
@@ -147,6 +159,9 @@ constexpr std::array rows = {
     CauseRow{"filesystem", "FS_ERROR", {Family::filesystem, 32}},
     CauseRow{"filesystem", "", {Family::filesystem, 33}},
     CauseRow{"nfs", "", {Family::network_storage, 20}},
+    CauseRow{"cifs", "", {Family::network_storage, 20}},
+    CauseRow{"beegfs", "", {Family::network_storage, 20}},
+    CauseRow{"gpfs", "", {Family::network_storage, 20}},
     CauseRow{"lustre", "CONNECTION_LOST", {Family::network_storage, 20}},
     CauseRow{"lustre", "EVICTED", {Family::network_storage, 21}},
     CauseRow{"lustre", "", {Family::network_storage, 22}},
@@ -157,6 +172,9 @@ constexpr std::array rows = {
     CauseRow{"cpu-mce", "APEI_FATAL", {Family::host_memory, 22}},
     CauseRow{"memory-edac", "MEMORY_FAILURE", {Family::host_memory, 25}},
     CauseRow{"memory-edac", "EDAC_CE", {Family::host_memory, 26}},
+    CauseRow{"memory-edac", "", {Family::host_memory, 26}},
+    CauseRow{"cpu-mce", "MCE_FATAL", {Family::host_memory, 21}},
+    CauseRow{"cxl", "", {Family::host_memory, 20}},
     CauseRow{"memory-counters", "", {Family::host_memory, 27}},
     CauseRow{"cpu-mce", "", {Family::host_memory, 28}},
     CauseRow{"kernel", "PANIC", {Family::kernel, 50}},
@@ -267,6 +285,8 @@ bool concerns_adapter(const Occurrence& o) { return o.cause.family == Family::ni
 bool same_branch(const Occurrence& a, const Occurrence& b, const Topology& topology) {
   const auto one = a.device, two = b.device;
   if (one.empty() || two.empty()) return false;
+  // The line itself may name both ends.
+  if (a.finding->upstream == two || b.finding->upstream == one) return true;
   return same_pci_device(one, two) || topology.leads_to(one, two) || topology.leads_to(two, one);
 }
 
@@ -356,9 +376,9 @@ bool are_companions(const Occurrence& a, const Occurrence& b, const Topology& to
 
 namespace {
 
-constexpr Duration victim_patience{60'000};      // a send over a dead link is retried that long before it gives up
-constexpr Duration bus_patience{60'000};         // the driver notices a dead bus when it next talks to the GPU
-constexpr Duration hung_task_patience{600'000};  // the kernel complains after 120 s, and of later ones later
+constexpr Duration victim_patience{60'000};    // a send over a dead link is retried that long before it gives up
+constexpr Duration bus_patience{60'000};       // the driver notices a dead bus when it next talks to the GPU
+constexpr Duration storage_patience{600'000};  // the kernel complains after 120 s, and of later ones later
 
 bool leads_later_on_gpu(const Occurrence& cause, const Occurrence& effect) {
   const auto from = cause.cause.family, to = effect.cause.family;
@@ -399,11 +419,12 @@ bool leads_later(const Occurrence& cause, const Occurrence& effect, const Topolo
     return from == Family::nic && effect.cause.depth >= cause.cause.depth && nics_are_companions(cause, effect);
   const bool storage = from == Family::disk || from == Family::filesystem || from == Family::network_storage;
   if (storage && to == Family::kernel)
-    return effect.finding->code == "HUNG_TASK" && effect.at - cause.at <= hung_task_patience;
+    return effect.finding->code == "HUNG_TASK" && effect.at - cause.at <= storage_patience;
   if (from == Family::disk || from == Family::filesystem)
     return (to == Family::disk || to == Family::filesystem) && effect.cause.depth > cause.cause.depth &&
            same_disk(cause, effect);
   return from == to && (from == Family::network_storage || from == Family::host_memory) &&
+         cause.finding->component == effect.finding->component && effect.at - cause.at <= storage_patience &&
          effect.cause.depth >= cause.cause.depth;
 }
 

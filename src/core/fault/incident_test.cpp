@@ -151,6 +151,13 @@ TEST_CASE("a GPU off the bus: what the bus, its peers and its job say belongs to
           "+gpu-xid:154/0x2@0000:17:00 +pcie-aer:AER_FATAL@0000:16:00.0 >gpu-xid:45@0000:17:00 "
           ">gpu-xid:45@0000:18:00\n");
   }
+  SUBCASE("a line that names port and device is as good") {
+    CHECK(tree_of({{0, "pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: 0000:17:00.0"},
+                   {1, "pcieport 0000:15:01.0: DPC: containment event, status:0x1f11 source:0x0000"},
+                   {5, xid("17", "79, GPU has fallen off the bus.")}}) ==
+          "replace-node gpu-xid:79@0000:17:00 +pcie-aer:AER_FATAL@0000:17:00.0 "
+          "+pcie-aer:DPC_CONTAINMENT@0000:15:01.0\n");
+  }
   SUBCASE("without, nothing is guessed") {
     const auto tree = tree_of(lines);
     CHECK(tree.find("replace-node pcie-aer:AER_FATAL@0000:16:00.0\n") != std::string::npos);
