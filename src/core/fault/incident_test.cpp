@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/fault/catalog.hpp"
 #include "core/fault/classify.hpp"
 
 using namespace homeostat;
@@ -679,6 +680,25 @@ TEST_CASE("whatever comes in whatever order: one root for each incident, joined 
       RC_ASSERT(again.entries()[i].role == ledger.entries()[i].role);
     }
   }));
+}
+
+TEST_CASE("every finding of the catalogue has its place among causes, or is known to stand alone") {
+  static constexpr std::string_view alone[] = {"none", "agent", "accelerator-other", "cpu-thermal", "network", "steps"};
+  const auto has_place = [](std::string_view component, std::string_view code, Severity severity) {
+    if (std::find(std::begin(alone), std::end(alone), component) != std::end(alone)) return true;
+    Finding finding = sensed(std::string(component), std::string(code), "", severity);
+    return cause_of(finding).family != Family::other;
+  };
+  for (const auto& rule : Catalog::instance().rules()) {
+    CAPTURE(rule.component);
+    CAPTURE(rule.code);
+    CHECK(has_place(rule.component, rule.code, rule.severity));
+  }
+  for (const auto& entry : Catalog::instance().decoded()) {
+    CAPTURE(entry.component);
+    CAPTURE(entry.code);
+    CHECK(has_place(entry.component, entry.code, entry.severity));
+  }
 }
 
 TEST_CASE("a storm costs each line the same: entries are compared once per batch, not once per line") {
