@@ -245,6 +245,31 @@ TEST_CASE("nvml sensor: a moment of heat, brake or link is no fault") {
   }
 }
 
+// A fabric manager trains the links some minutes after boot; one that never does is told of.
+TEST_CASE("nvml sensor: links that have never been up are waited for") {
+  Machine machine;
+  const std::string none =
+      R"(,"nvlinks_down":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17],"fabric_state":"in_progress")";
+  machine.be("", "", none);
+  Watch watch;
+  CHECK(codes(watch.look_for(Duration(240'000))) == "");
+  machine.be("");
+  CHECK(codes(watch.look_for(minutes_10)) == "");
+  machine.be("", "", none);
+  Watch never;
+  CHECK(codes(never.look_for(minutes_6)) ==
+        "NVLINK_DOWN@0000:17:00 FABRIC_NOT_READY@0000:17:00 NVLINK_DOWN@0000:3d:00 FABRIC_NOT_READY@0000:3d:00");
+}
+
+TEST_CASE("nvml sensor: clocks that somebody has set low on all GPUs are no fault") {
+  Machine machine;
+  machine.be("", "", R"(,"utilization":99,"sm_clock_mhz":900)");
+  Watch watch;
+  CHECK(codes(watch.look_for(minutes_10)) == "");
+  machine.be(R"("sm_clock_mhz":900)", "", R"(,"utilization":99)");
+  CHECK(codes(watch.look_for(minutes_6)) == "SLOW_CLOCK@0000:17:00");
+}
+
 // Errors that were counted before we looked, errors that come while we look, and what becomes of them.
 //   count  3   3   5   5 ............ 5
 //   told   old old new new (an hour)  old

@@ -73,13 +73,14 @@ Finding no_gpus() {
 // What holds for the machine's GPUs of one model together.
 struct Siblings {
   unsigned count = 0;
-  bool links_alike = false, width_alike = false;
+  bool links_alike = false, width_alike = false, clocks_alike = false;
 };
 
 Siblings siblings_of(const GpuReading& gpu, const NvmlReading& reading,
-                     std::span<const std::unique_ptr<GpuMemory>> memories) {
+                     std::span<const std::unique_ptr<GpuMemory>> memories, const GpuLimits& limits) {
   Siblings all;
-  all.links_alike = all.width_alike = true;
+  all.links_alike = all.width_alike = all.clocks_alike = true;
+  unsigned busy = 0;
   for (const auto& other : reading.gpus) {
     if (other.name != gpu.name) continue;
     ++all.count;
@@ -89,7 +90,11 @@ Siblings siblings_of(const GpuReading& gpu, const NvmlReading& reading,
     const unsigned widest = memory == memories.end() ? 0 : (*memory)->widest;
     all.links_alike &= links_up(other) == links_up(gpu) && links_up(gpu) > 0 && most <= links_up(gpu);
     all.width_alike &= other.pcie.width == gpu.pcie.width && widest <= gpu.pcie.width.value_or(0);
+    if (!is_busy(other, limits)) continue;
+    ++busy;
+    all.clocks_alike &= is_slow(other, limits);
   }
+  all.clocks_alike &= busy > 1;
   all.links_alike &= all.count > 1;
   all.width_alike &= all.count > 1;
   return all;
@@ -175,12 +180,13 @@ Findings GpuCounters::judge(const NvmlReading& reading, int expected, Duration m
   Findings findings;
   for (const auto& gpu : reading.gpus) {
     auto& memory = memory_of(gpu);
-    const auto siblings = siblings_of(gpu, reading, memories_);
+    const auto siblings = siblings_of(gpu, reading, memories_, limits_);
     GpuLook look{gpu, memory, limits_};
     look.model = GpuModels::instance().find(gpu.name);
     look.siblings = siblings.count;
     look.links_alike = siblings.links_alike;
     look.width_alike = siblings.width_alike;
+    look.clocks_alike = siblings.clocks_alike;
     look.now = monotonic;
     look.elapsed = std::clamp(monotonic - memory.looked.value_or(monotonic), Duration(0), longest_step);
     memory.looked = monotonic;

@@ -30,8 +30,10 @@ void judge_missing_links(const GpuLook& look, Findings& findings) {
   auto& memory = look.memory;
   const auto up = links_up(look.gpu);
   const auto wanted = wanted_links(look);
+  // Links that have never been up may wait for the fabric manager, which trains them minutes after boot.
+  const auto hold = memory.most_links == 0 && up == 0 ? look.limits.fabric : look.limits.link_down;
   // No list at all: this driver cannot say, or the question failed.
-  if (!look.gpu.links.empty()) memory.links_missing.update(up < wanted, look.elapsed, look.limits.link_down);
+  if (!look.gpu.links.empty()) memory.links_missing.update(up < wanted, look.elapsed, hold);
   const bool dropped = memory.most_links > up;
   if (!look.gpu.mig_enabled.value_or(false)) memory.most_links = std::max(memory.most_links, up);
   if (!memory.links_missing.raised()) return;

@@ -22,11 +22,17 @@ std::string count_of(std::uint64_t number, std::string_view one, std::string_vie
   return text;
 }
 
-bool under_load(const GpuLook& look) {
-  return look.gpu.load.utilization_percent.value_or(0) >= look.limits.busy_percent;
+}  // namespace
+
+bool is_busy(const GpuReading& gpu, const GpuLimits& limits) {
+  return gpu.load.utilization_percent.value_or(0) >= limits.busy_percent;
 }
 
-}  // namespace
+bool is_slow(const GpuReading& gpu, const GpuLimits& limits) {
+  const auto& load = gpu.load;
+  return load.sm_clock_mhz && load.sm_clock_max_mhz &&
+         std::uint64_t{*load.sm_clock_mhz} * 100 < std::uint64_t{*load.sm_clock_max_mhz} * limits.slow_clock_percent;
+}
 
 void judge_memory_errors(const GpuLook& look, Findings& findings) {
   auto& memory = look.memory;
@@ -146,13 +152,10 @@ void judge_throttling(const GpuLook& look, Findings& findings) {
         look.make(gpu_codes::hw_slowdown, "Hardware slows the GPU down without saying why: check power and cooling"));
 }
 
-bool clock_is_slow(const GpuLook& look) {
-  const auto& load = look.gpu.load;
-  const auto reasons = load.throttle_reasons.value_or(0);
-  if (!load.sm_clock_mhz || !load.sm_clock_max_mhz || !load.throttle_reasons || !under_load(look)) return false;
-  if (reasons != 0) return false;  // the driver says why, and whether that is a fault is judged by the reason
-  return std::uint64_t{*load.sm_clock_mhz} * 100 <
-         std::uint64_t{*load.sm_clock_max_mhz} * look.limits.slow_clock_percent;
+// Where the driver says why, it is judged by the reason whether that is a fault.
+bool is_silently_slow(const GpuLook& look) {
+  return look.gpu.load.throttle_reasons == std::uint64_t{0} && is_busy(look.gpu, look.limits) &&
+         is_slow(look.gpu, look.limits) && !look.clocks_alike;
 }
 
 }  // namespace
@@ -178,7 +181,7 @@ void judge_heat_and_clocks(const GpuLook& look, Findings& findings) {
     findings.push_back(
         look.make(gpu_codes::memory_hot, "The GPU's memory is hotter than it may be: check the cooling"));
   if (look.gpu.load.sm_clock_mhz && look.gpu.load.throttle_reasons)
-    memory.silent_slow.update(clock_is_slow(look), look.elapsed, look.limits.silent_slow);
+    memory.silent_slow.update(is_silently_slow(look), look.elapsed, look.limits.silent_slow);
   if (memory.silent_slow.raised())
     findings.push_back(look.make(gpu_codes::slow_clock,
                                  "The GPU works at less than half of its clock and the driver names no reason"));
@@ -212,7 +215,7 @@ void judge_pcie(const GpuLook& look, Findings& findings) {
   const auto& pcie = look.gpu.pcie;
   judge_width(look, findings);
   // An idle GPU lowers its generation to save power: only what it has under load counts, and idling proves nothing.
-  if (pcie.generation && pcie.generation_max && under_load(look))
+  if (pcie.generation && pcie.generation_max && is_busy(look.gpu, look.limits))
     memory.slow_link.update(*pcie.generation < *pcie.generation_max, look.elapsed, look.limits.narrow);
   if (memory.slow_link.raised())
     findings.push_back(look.make(gpu_codes::slow_link, "Under load PCIe runs at generation " +

@@ -57,8 +57,9 @@ struct GpuLook {
   const GpuLimits& limits;
   const GpuModel* model = nullptr;  // nullptr: no expectations
   unsigned siblings = 1;            // GPUs of this model in the machine, this one included
-  bool links_alike = false;  // all of them show the same number of links up, more than none, and never showed more
-  bool width_alike = false;  // the same for the width of PCIe
+  bool links_alike = false;   // all of them show the same number of links up, more than none, and never showed more
+  bool width_alike = false;   // the same for the width of PCIe
+  bool clocks_alike = false;  // all of them that are under load run as slowly: somebody has set their clocks so
   Duration now{0}, elapsed{0};
 
   Finding make(const CounterCode& code, std::string title, std::string_view part = {}) const;
@@ -75,5 +76,7 @@ void judge_fabric(const GpuLook& look, Findings& findings);
 void judge_mig(const GpuLook& look, Findings& findings);
 
 unsigned links_up(const GpuReading& gpu);
+bool is_busy(const GpuReading& gpu, const GpuLimits& limits);
+bool is_slow(const GpuReading& gpu, const GpuLimits& limits);  // of its highest clock, whatever the reason
 
 }  // namespace homeostat::fault
