@@ -235,6 +235,7 @@ TEST_CASE("a node that is lost: what the repair gets, and when it is looked at")
 TEST_CASE("when many fall silent within a minute it is not the nodes") {
   auto fleet = [](int nodes, int silent, Duration spread) {
     std::vector<FleetNode> all;
+    all.reserve(static_cast<size_t>(nodes));
     for (int i = 0; i < nodes; ++i) all.push_back({"n" + std::to_string(i), i < silent, i * spread});
     return all;
   };

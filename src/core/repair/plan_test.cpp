@@ -302,9 +302,10 @@ TEST_CASE("the breaker: one cause on many nodes") {
     Policy policy;
     policy.max_concurrent = 100, policy.max_percent = 100;
     std::vector<SickPeer> peers;
+    peers.reserve(static_cast<size_t>(row.peers));
     std::vector<OpenRepair> repairs;
     for (int i = 0; i < row.peers; ++i) peers.push_back({"p" + std::to_string(i), "gpu-xid", "79", then});
-    auto add = [&](int count, Phase phase, bool drill, std::string code) {
+    auto add = [&](int count, Phase phase, bool drill, const std::string& code) {
       for (int i = 0; i < count; ++i) {
         auto repair = repair_of("r" + std::to_string(repairs.size()), phase, "rep-" + std::to_string(repairs.size()));
         repair.component = "gpu-xid", repair.code = code, repair.drill = drill, repair.opened_at = then;
@@ -332,6 +333,7 @@ TEST_CASE("a node whose clock runs ahead does not keep the breaker shut for ever
   SickNode sick = sick_node();
   sick.findings[0].fault.observed_at = now - 3600 * second;
   std::vector<SickPeer> peers;
+  peers.reserve(5);
   for (int i = 0; i < 5; ++i) peers.push_back({"p" + std::to_string(i), "gpu-xid", "79", now + 86'400 * second});
   Plan shut = plan(sick, {}, {}, now, peers);
   CHECK(shut.answer == Answer::breaker);
