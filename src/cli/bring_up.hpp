@@ -15,6 +15,9 @@ namespace homeostat::cli {
 // Manifests as the lab needs them: the agent's of deploy/lab in place of the one for real machines, and the image's id
 // on the pod templates, so that a newly built image rolls them. Pure.
 void tailor_images(std::vector<boost::json::object>& objects, std::string_view image_id);
+// The breaker is for many machines that break by themselves; the lab's are broken on purpose, one after the other.
+// Pure.
+void tailor_policy(std::vector<boost::json::object>& objects);
 // Adds the key to each SlurmCluster's spec.login.authorizedKeys. Pure.
 void add_login_key(std::vector<boost::json::object>& objects, const std::string& public_key);
 

@@ -30,6 +30,14 @@ TEST_CASE("the image's id goes on pod templates, and on nothing else") {
   CHECK(io::find(objects[1], {"spec"}) == nullptr);
 }
 
+TEST_CASE("the lab's policy lets machines be broken on purpose; the rest of it stays") {
+  auto objects = parse("{kind: HealthPolicy, spec: {breaker: {maxNodes: 3, quiet_s: 60}}}\n---\n{kind: NodePool}");
+  cli::tailor_policy(objects);
+  CHECK(io::int_at(objects[0], {"spec", "breaker", "maxNodes"}) == 1000);
+  CHECK(io::int_at(objects[0], {"spec", "breaker", "quiet_s"}) == 60);
+  CHECK(io::find(objects[1], {"spec"}) == nullptr);
+}
+
 TEST_CASE("the login key joins the keys that are there") {
   auto objects =
       parse("{kind: SlurmCluster, spec: {login: {authorizedKeys: [ssh-ed25519 AAAA me]}}}\n---\n{kind: NodePool}");
