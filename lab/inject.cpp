@@ -105,9 +105,11 @@ Result<int> index_of(const std::string& device, const std::vector<std::string>& 
 std::vector<std::string> gpu_addresses(const std::string& run_folder, const FakeMachine& machine) {
   std::vector<std::string> addresses;
   if (machine.amd) {
-    for (const auto& card : io::list_folder(run_folder + "/sys/class/drm")) {
+    const auto cards = run_folder + "/sys/class/drm/";
+    for (const auto& card : io::list_folder(cards)) {
       char target[512] = {};
-      const auto link = run_folder + "/sys/class/drm/" + card + "/device";
+      auto link = cards;
+      link.append(card).append("/device");
       const auto length = ::readlink(link.c_str(), target, sizeof target - 1);
       const std::string path(target, length > 0 ? static_cast<size_t>(length) : 0);
       const auto address = path.substr(path.rfind('/') + 1);

@@ -34,7 +34,7 @@ Examples:
 Exit codes: 0 good, 1 it failed, 2 wrong usage, 3 something needed is missing, 4 refused for safety.)";
 
 struct Arguments {
-  std::string node, repair, output;
+  std::string node, repair, output, kubeconfig;
   long job = 0;
   std::vector<std::string> settings, rest;
   DemoOptions demo;
@@ -46,9 +46,11 @@ using Action = std::function<int()>;
 
 // For what waits and may be interrupted. Programs that this one becomes must get their signals unblocked, so they run
 // without.
-int interruptible(const std::function<int(Context&)>& action) {
+int interruptible(const std::function<int(Context&)>& action, const std::string& kubeconfig = {}) {
   io::StopSignals signals;
-  Context context(find_places(), signals.token());
+  auto places = find_places();
+  places.cluster = kubeconfig;
+  Context context(std::move(places), signals.token());
   return action(context);
 }
 
@@ -128,6 +130,7 @@ std::string inject_mistake(const Arguments& a, bool named) {
   if (a.list_faults && (a.clear_drills || a.job > 0 || !a.settings.empty())) return "--list stands alone";
   if (a.clear_drills && (a.job > 0 || a.settings.size() > 1 || (!a.settings.empty() && !named)))
     return "--clear takes a node or nothing: homeostat inject --clear NODE";
+  if (a.job > 0 && !a.kubeconfig.empty()) return "--of-job asks the lab's Slurm: name the node of another cluster";
   if (a.list_faults || a.clear_drills || named != (a.job > 0)) return "";
   return "say which node, or which job's node: homeostat inject NODE xid=79, or homeostat inject --of-job ID xid=79";
 }
@@ -145,11 +148,11 @@ int inject(Arguments& a) {
   if (a.list_faults) return list_faults(as_json);
   InjectOptions options;
   options.node = named ? a.settings.front() : "";
-  if (a.clear_drills) return plainly([&](Context& c) { return clear_drills(c, options.node); });
+  if (a.clear_drills) return interruptible([&](Context& c) { return clear_drills(c, options.node); }, a.kubeconfig);
   options.job = a.job;
   options.words.assign(a.settings.begin() + (named ? 1 : 0), a.settings.end());
   options.production = a.production, options.wait = !a.no_wait, options.as_json = as_json;
-  return interruptible([&](Context& c) { return inject_fault(c, options); });
+  return interruptible([&](Context& c) { return inject_fault(c, options); }, a.kubeconfig);
 }
 
 void add_inject(CLI::App& app, Arguments& a, Action& chosen) {
@@ -157,6 +160,7 @@ void add_inject(CLI::App& app, Arguments& a, Action& chosen) {
   command->footer(inject_help);
   command->add_option("--of-job", a.job, "A node of this Slurm job instead of NODE");
   command->add_option("words", a.settings, "[NODE] FAULT [device=0] [count=1]; the fault is xid=79 when you name none");
+  command->add_option("--kubeconfig", a.kubeconfig, "Of another cluster than the lab's");
   command->add_flag("--production", a.production, "Also on a node of a production pool");
   command->add_flag("--wait,!--no-wait", a.wait, "Follow it until it is seen and answered (default), or only inject");
   command->add_flag("--list", a.list_faults, "What can fail, what it touches and what you should see");

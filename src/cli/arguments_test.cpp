@@ -29,6 +29,8 @@ TEST_CASE("what is said wrongly ends with 2, and help and version with 0") {
   CHECK(run({"inject", "--clear", "xid=79"}) == 2);
   CHECK(run({"inject", "gpu-a", "xid=0"}) == 2);
   CHECK(run({"inject", "gpu-a", "xid=79", "device=../x"}) == 2);
+  CHECK(run({"inject", "--of-job", "3", "xid=79", "--kubeconfig", "/x"}) == 2);
+  CHECK(run({"inject", "gpu-a", "xid=79", "--kubeconfig", "/nonexistent"}) == 3);
   CHECK(run({"inject", "--list"}) == 0);
   CHECK(run({"inject", "--list", "-o", "json"}) == 0);
   CHECK(run({"inject", "--help"}) == 0);

@@ -48,6 +48,8 @@ Places find_places() {
 Result<kube::Client*> Context::client() {
   if (client_) return client_.get();
   std::error_code error;
+  if (!places_.cluster.empty() && !std::filesystem::exists(places_.cluster, error))
+    return fail(ErrorKind::not_found, "there is no file " + places_.cluster + ": name the cluster's kubeconfig");
   if (!std::filesystem::exists(places_.kubeconfig(), error))
     return fail(ErrorKind::not_found,
                 fmt::format("there is no lab in {}; bring one up with: homeostat up", places_.state));

@@ -23,8 +23,9 @@ struct Places {
   std::string state;     // the lab's folder
   std::string programs;  // the folder of this program and of homeostat-lab
   std::string sources;   // the work tree: deploy/, api/crds/, catalog/, examples/, scripts/
+  std::string cluster;   // kubeconfig of another cluster than the lab's; "" for the lab
 
-  std::string kubeconfig() const { return state + "/kubeconfig"; }
+  std::string kubeconfig() const { return cluster.empty() ? state + "/kubeconfig" : cluster; }
   std::string kubectl() const { return state + "/bin/kubectl"; }
   std::string lab_program() const { return programs + "/homeostat-lab"; }
   std::string ssh_folder() const { return state + "/ssh"; }

@@ -138,8 +138,13 @@ int inject_fault(Context& context, const InjectOptions& options) {
     if (!node) return fail_with(node.error());
     order.node = *node;
   }
-  const auto of_lab = is_of_lab(**client, order.node);
+  auto of_lab = is_of_lab(**client, order.node);
   if (!of_lab) return fail_with(of_lab.error());
+  if (*of_lab && !context.places().cluster.empty())
+    return fail_with({ErrorKind::invalid,
+                      "node " + order.node +
+                          " is a machine of a lab: leave --kubeconfig out and set HOMEOSTAT_STATE to that lab's folder",
+                      {}});
   const Teller teller(options.as_json);
   io::SystemRandom random;
   DrillDriver driver(**client, context.clock(), random, context.stop(),

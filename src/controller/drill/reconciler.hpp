@@ -31,7 +31,7 @@ class DrillReconciler final : public kube::Reconciler {
 // The reconciler with its informer; run() blocks until stop is requested.
 class DrillOperator {
  public:
-  DrillOperator(kube::ClientFactory clients, io::Clock& clock, io::Random& random)
+  DrillOperator(const kube::ClientFactory& clients, io::Clock& clock, io::Random& random)
       : clients_(clients),
         clock_(clock),
         random_(random),
