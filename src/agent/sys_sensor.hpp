@@ -17,7 +17,23 @@ class SysSensor : public Sensor {
   explicit SysSensor(std::shared_ptr<io::NowReading> now) : now_(std::move(now)) {}
   std::string now_reading() const override { return now_->text(); }
 
+ protected:
+  // What a sensor with devices says of itself: absent without any, failed when none of them can be asked. A driver that
+  // resets its devices answers nothing for a moment: who has answered before has three looks' time.
+  void set_state(SensorReport& report, size_t devices, size_t troubled, const std::string& trouble) {
+    const bool silent = devices > 0 && troubled == devices;
+    silent_looks_ = silent ? silent_looks_ + 1 : 0;
+    has_answered_ |= devices > troubled;
+    const bool failed = silent && (!has_answered_ || silent_looks_ >= 3);
+    report.state = devices == 0 ? fault::ProbeState::absent
+                   : failed     ? fault::ProbeState::failed
+                                : fault::ProbeState::good;
+    if (failed) report.message = trouble;
+  }
+
  private:
+  unsigned silent_looks_ = 0;
+  bool has_answered_ = false;
   std::shared_ptr<io::NowReading> now_;
 };
 
@@ -26,14 +42,6 @@ using Labels = std::vector<std::pair<std::string, std::string>>;
 template <class T>
 void add_sample(SensorReport& report, const char* name, const Labels& labels, const std::optional<T>& value) {
   if (value) report.samples.push_back({name, labels, static_cast<double>(*value)});
-}
-
-// What a sensor with devices says of itself: absent without any, failed when none of them can be asked.
-inline void set_state(SensorReport& report, size_t devices, size_t troubled, const std::string& trouble) {
-  report.state = devices == 0          ? fault::ProbeState::absent
-                 : troubled == devices ? fault::ProbeState::failed
-                                       : fault::ProbeState::good;
-  if (report.state == fault::ProbeState::failed) report.message = trouble;
 }
 
 }  // namespace homeostat::agent

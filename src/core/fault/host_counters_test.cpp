@@ -112,6 +112,7 @@ TEST_CASE("a link that narrows is a fault once it lasts; one that was narrow fro
 TEST_CASE("from the start narrower than most of its kind is a fault") {
   PcieWatch watch;
   std::vector<PciReading> gpus;
+  gpus.reserve(8);
   for (int i = 0; i < 8; ++i) gpus.push_back(card(PciKind::accelerator, "0000:c" + std::to_string(i) + ":00.0"));
   gpus[3].lanes = 4;
   CHECK(looks(watch, gpus, 0s, 60s) == "WIDTH_REDUCED:error@0000:c3:00");
