@@ -162,9 +162,9 @@ int show_repair(Context& context, const std::string& name, bool as_json) {
 
 std::string describe_repair(const json::object& repair) {
   const auto record = api::decode_repair(repair);
-  std::string out =
-      fmt::format("Repair {} of node {} (pool {})\n  fault    {} {} on {} ({})\n", record.name, record.node,
-                  record.pool, record.fault.component, record.fault.code, record.fault.device, record.fault.severity);
+  std::string out = fmt::format("Repair {} of node {} (pool {})\n  fault    {} {} on {} ({}{})\n", record.name,
+                                record.node, record.pool, record.fault.component, record.fault.code,
+                                record.fault.device, record.fault.severity, record.fault.drill ? ", a drill" : "");
   if (!record.fault.evidence.empty()) out += fmt::format("  evidence {}\n", record.fault.evidence);
   out += fmt::format("  phase    {}{}\n", repair::to_string(record.phase),
                      record.message.empty() ? "" : ": " + record.message);

@@ -63,6 +63,8 @@ Result<void> DrillDriver::wait_ready(Duration begun) {
   while (!stop_.stop_requested()) {
     const auto health = client_.get(kube::resources::node_healths, "", outcome_.drill.node);
     if (health && kube::annotation_of(*health, names::drill_annotation) == outcome_.drill.name) return {};
+    if (auto now = read(); !now && now.error().kind == ErrorKind::not_found) return now;
+    if (!api::is_active(outcome_.drill.status.phase)) return fail(ErrorKind::timeout, outcome_.drill.status.message);
     if (clock_.monotonic() - begun > ready_limit)
       return take_back({ErrorKind::timeout,
                         "The agent of node " + outcome_.drill.node + " is not ready for the drill after " +

@@ -16,6 +16,7 @@ using api::DrillStatus;
 constexpr Duration look_while_armed{100}, look_while_seen{1'000};
 // A report that is older than this comes from an agent that is not there.
 constexpr Duration report_age{60'000};
+constexpr Duration clear_time{3'000};
 constexpr Duration clock_skew{60'000};  // between a node's clock and ours
 
 bool is_clear(const Drill& drill) { return drill.fault.starts_with("clear"); }
@@ -131,10 +132,11 @@ const api::HealthFinding* seen_finding(const DrillStatus& status, const api::Nod
   return nullptr;
 }
 
-bool shows(const Drill& drill, const api::NodeHealth& health) {
+bool shows(const Drill& drill, const api::NodeHealth& health, TimePoint now) {
   const auto& expected = drill.status.findings;
-  if (expected.empty())  // a clear: nothing of a drill is left
-    return std::ranges::none_of(health.status.findings, &api::HealthFinding::drill) &&
+  if (expected.empty())  // a clear: nothing of a drill is left, after it has had the time to strike
+    return drill.status.armed_at && *drill.status.armed_at + clear_time <= now &&
+           std::ranges::none_of(health.status.findings, &api::HealthFinding::drill) &&
            health.status.verdict != "Unknown";
   for (const auto& sensor : health.status.sensors)
     if (sensor.state == "Failed" && fault::matches_expected("sensor:" + sensor.name, expected)) return true;
@@ -187,7 +189,7 @@ std::optional<DrillDecision> ended_by_clear(const Drill& drill, const DrillWorld
 DrillDecision watch_armed(const Drill& drill, const DrillWorld& world, TimePoint now) {
   if (auto ended = ended_by_clear(drill, world, now)) return *ended;
   DrillStatus status = drill.status;
-  if (world.health && shows(drill, *world.health)) {
+  if (world.health && shows(drill, *world.health, now)) {
     status.seen_at = now;
     if (status.findings.empty()) return end(status, DrillPhase::done, "Nothing of a drill is left on the node.", now);
     status.phase = DrillPhase::seen;
@@ -241,7 +243,7 @@ DrillDecision watch_seen(const Drill& drill, const DrillWorld& world, TimePoint 
   }
   if (auto ended = ended_by_clear(drill, world, now)) return *ended;
   if (!world.node_exists || !world.health) return end(status, DrillPhase::done, "Seen; then the node was gone.", now);
-  if (!shows(drill, *world.health))
+  if (!shows(drill, *world.health, now))
     return end(status, DrillPhase::done, "Seen, and the node has recovered; no repair was needed.", now);
   if (status.seen_at && now < *status.seen_at + drill_patience) return {std::move(status), look_while_seen, false};
   return end(status, DrillPhase::done,
