@@ -217,13 +217,14 @@ void Catalog::read_decoded() {
     if (!severity) return void(++malformed_);
     decoded_.push_back({row[0], row[1], row[3], row[4], row[5], *severity, std::nullopt});
   });
-  each_row(tables::counters, [&](const Row& row) {
-    if (row.size() != 7) return void(++malformed_);
-    const auto severity = parse_severity(row[4]);
-    const auto repair_class = parse_repair_class(row[2]);
-    if (!severity || !repair_class) return void(++malformed_);
-    decoded_.push_back({row[0], row[1], row[3], row[5], row[6], *severity, *repair_class});
-  });
+  for (const auto table : {tables::counters, tables::gpu})
+    each_row(table, [&](const Row& row) {
+      if (row.size() != 7) return void(++malformed_);
+      const auto severity = parse_severity(row[4]);
+      const auto repair_class = parse_repair_class(row[2]);
+      if (!severity || !repair_class) return void(++malformed_);
+      decoded_.push_back({row[0], row[1], row[3], row[5], row[6], *severity, *repair_class});
+    });
 }
 
 void Catalog::read_decisions() {
