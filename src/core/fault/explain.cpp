@@ -342,8 +342,11 @@ std::vector<std::string> suggestions(std::string_view code) {
   const auto consider = [&near, &wanted](std::string_view candidate) {
     const auto name = upper(candidate);
     const bool within = wanted.size() > 2 && contains(name, wanted);
+    const size_t allowed = std::max<size_t>(1, wanted.size() / 3);
+    const size_t longer = std::max(wanted.size(), name.size()), shorter = std::min(wanted.size(), name.size());
+    if (!within && longer - shorter > allowed) return;  // that many edits at the least
     const size_t d = within ? 1 : distance(wanted, name);
-    if (d <= std::max<size_t>(1, wanted.size() / 3) &&
+    if (d <= allowed &&
         std::ranges::none_of(near, [&](const auto& known) { return known.second == candidate; }))
       near.emplace_back(d, candidate);
   };
