@@ -95,10 +95,11 @@ BitMask parse_mask(std::string_view text) {
 
 std::optional<DeviceSource> parse_device_source(std::string_view text) {
   static constexpr std::pair<std::string_view, DeviceSource> names[] = {
-      {"", DeviceSource::none},       {"gpu", DeviceSource::gpu},        {"pci", DeviceSource::pci},
-      {"peer", DeviceSource::peer},   {"nvme", DeviceSource::nvme},      {"nvme2", DeviceSource::nvme2},
-      {"md", DeviceSource::md},       {"fs", DeviceSource::parentheses}, {"brackets", DeviceSource::brackets},
-      {"word1", DeviceSource::word1}, {"word2", DeviceSource::word2},    {"word3", DeviceSource::word3},
+      {"", DeviceSource::none},         {"gpu", DeviceSource::gpu},        {"pci", DeviceSource::pci},
+      {"peer", DeviceSource::peer},     {"nvme", DeviceSource::nvme},      {"nvme2", DeviceSource::nvme2},
+      {"md", DeviceSource::md},         {"fs", DeviceSource::parentheses}, {"brackets", DeviceSource::brackets},
+      {"word1", DeviceSource::word1},   {"word2", DeviceSource::word2},    {"word3", DeviceSource::word3},
+      {"lustre", DeviceSource::lustre},
   };
   for (const auto& [name, source] : names)
     if (name == text) return source;

@@ -51,7 +51,8 @@ enum class DeviceSource {
   word1,
   word2,
   word3,
-  after,  // the name behind KernelRule::device_key
+  lustre,  // the target whose import speaks: "lfs-OST0001-osc-ffff8881:" -> "lfs-OST0001"
+  after,   // the name behind KernelRule::device_key
 };
 
 struct KernelRule {

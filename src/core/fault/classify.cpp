@@ -91,6 +91,18 @@ void set_peer(std::string_view text, Finding& finding) {
   if (port->with_function() != device) finding.upstream = port->with_function();
 }
 
+// Lost and restored connections are told by the same import, whatever address they name.
+std::string lustre_target(std::string_view text) {
+  for (int words = 0; words < 8 && !text.empty(); ++words) {
+    const auto word = take_word(text);
+    if (!word.ends_with(':')) continue;
+    for (std::string_view kind : {"-osc-", "-mdc-", "-osp-", "-lwp-"})
+      if (const auto at = word.find(kind); at != std::string_view::npos && at > 0) return name_at(word.substr(0, at));
+    if (word.starts_with("MGC")) return name_at(word);
+  }
+  return {};
+}
+
 std::string device_of(DeviceSource source, std::string_view key, std::string_view text) {
   switch (source) {
     case DeviceSource::none:
@@ -122,6 +134,8 @@ std::string device_of(DeviceSource source, std::string_view key, std::string_vie
       return nth_word(text, 2);
     case DeviceSource::word3:
       return nth_word(text, 3);
+    case DeviceSource::lustre:
+      return lustre_target(text);
     case DeviceSource::after:
       return after(text, key);
   }

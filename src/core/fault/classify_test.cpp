@@ -190,8 +190,8 @@ TEST_CASE("PCIe, memory, disks, filesystems, the kernel itself") {
       {"Memory cgroup out of memory: Killed process 5 (a)", "oom|CGROUP_OOM||info|"},
       {"nfs: server files.example not responding, still trying", "nfs|NOT_RESPONDING|files.example|warn|"},
       {"nf_conntrack: table full, dropping packet", "network|CONNTRACK_FULL||warn|"},
-      {"LustreError: 167-0: x: This client was evicted by y; in progress operations will fail.",
-       "lustre|EVICTED|y|error|"},
+      {"LustreError: 167-0: y-OST0-osc-f0: This client was evicted by y; in progress operations will fail.",
+       "lustre|EVICTED|y-OST0|error|"},
   });
 }
 

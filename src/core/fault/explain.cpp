@@ -346,8 +346,7 @@ std::vector<std::string> suggestions(std::string_view code) {
     const size_t longer = std::max(wanted.size(), name.size()), shorter = std::min(wanted.size(), name.size());
     if (!within && longer - shorter > allowed) return;  // that many edits at the least
     const size_t d = within ? 1 : distance(wanted, name);
-    if (d <= allowed &&
-        std::ranges::none_of(near, [&](const auto& known) { return known.second == candidate; }))
+    if (d <= allowed && std::ranges::none_of(near, [&](const auto& known) { return known.second == candidate; }))
       near.emplace_back(d, candidate);
   };
   if (asked.component != "gpu-sxid")

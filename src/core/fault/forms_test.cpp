@@ -83,7 +83,10 @@ std::string some_weekday_time() {
 std::string some_dmesg_prefix() {
   const auto us = some_uptime();
   const auto caller = *one_of({"", "[ T1946] ", "[    C3] ", "[T77] "});
-  switch (*rc::gen::inRange(0, 8)) {
+  switch (*rc::gen::inRange(0, 9)) {
+    case 8:
+      return *one_of(
+          {"[ 7812.000001 <    0.000844>] ", "[Mon Nov 30 05:49:34 2026 <    0.000844>] ", "[<    0.000844>] "});
     case 0:
       return "";
     case 1:
@@ -107,7 +110,15 @@ std::string some_dmesg_prefix() {
 // What syslog or the journal puts before it.
 std::string some_syslog_prefix() {
   const auto kernel = *one_of({"kernel: ", "kernel: " + bracketed(some_uptime()) + " ", "kernel: <4>"});
-  switch (*rc::gen::inRange(0, 6)) {
+  switch (*rc::gen::inRange(0, 9)) {
+    case 6:
+      return bracketed(some_uptime()) + " " + some_host() + " " + kernel;
+    case 7:
+      return "1764481774.000001 " + some_host() + " " + kernel;
+    case 8:
+      return "<" + std::to_string(*rc::gen::inRange(0, 8)) + ">" +
+             *one_of({"1 2026-11-30T05:49:34.000001+00:00 node-7 kernel - - - ", "Nov 30 05:49:34 node-7 kernel: ",
+                      "1 2026-11-30T05:49:34.000001Z node-7 kernel - - - [ 7812.000001] "});
     case 0:
       return some_date() + " " + some_clock() + " " + some_host() + " " + kernel;
     case 1:
@@ -150,7 +161,9 @@ Written write_down(const std::string& message) {
 std::string written_by_a_program(const std::string& message) {
   const auto facility = *rc::gen::inRange(1, 24);
   const auto priority = std::to_string(facility * 8 + *rc::gen::inRange(0, 8));
-  switch (*rc::gen::inRange(0, 4)) {
+  switch (*rc::gen::inRange(0, 5)) {
+    case 4:
+      return bracketed(some_uptime()) + " " + some_host() + " train[99]: " + message;
     case 0:
       return priority + ",12," + std::to_string(some_uptime()) + ",-;" + message;
     case 1:

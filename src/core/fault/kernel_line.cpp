@@ -55,7 +55,7 @@ bool is_time_text(std::string_view inside) {
   bool digit = false;
   for (char c : inside) {
     digit |= is_digit(c);
-    if (!is_digit(c) && c != '.' && c != ' ' && c != '+') return has_clock(inside);
+    if (!is_digit(c) && c != '.' && c != ' ' && c != '+' && c != '<' && c != '>') return has_clock(inside);
   }
   return digit;
 }
@@ -68,7 +68,8 @@ bool is_caller_text(std::string_view inside) {  // T1946 or C0
   return true;
 }
 
-// "[  123.456]", "[Sun Feb 23 16:24:18 2025]", "[  +0.000844]", "[ T1946]" at the front, taken off one after another.
+// "[  123.456]", "[Sun Feb 23 16:24:18 2025]", "[  +0.000844]", "[  123.456 <    0.000844>]", "[ T1946]" at the front,
+// taken off one after another.
 bool strip_brackets(std::string_view& text, KernelLine& line) {
   bool any = false;
   for (int i = 0; i < 3; ++i) {
@@ -79,7 +80,7 @@ bool strip_brackets(std::string_view& text, KernelLine& line) {
     const auto inside = text.substr(1, close - 1);
     if (!is_caller_text(inside)) {
       if (!is_time_text(inside)) return any;
-      if (!line.uptime_us) line.uptime_us = seconds_to_us(inside);
+      if (!line.uptime_us) line.uptime_us = seconds_to_us(inside.substr(0, inside.find('<')));
     }
     text = text.substr(close + 1);
     any = true;
@@ -145,10 +146,38 @@ bool begins_with_clock(std::string_view word) {
          is_digit(word[2]) && word[3] == ':' && is_digit(word[4]) && is_digit(word[5]);
 }
 
+// "1764481774.000001": seconds since the epoch.
+bool is_unix_time(std::string_view word) {
+  const auto point = word.find('.');
+  if (point != 10 || word.size() < 14) return false;
+  for (size_t i = 0; i < word.size(); ++i)
+    if (i != point && !is_digit(word[i])) return false;
+  return true;
+}
+
 // A clock as a word of its own, or an ISO instant.
 bool is_clock_word(std::string_view word) {
+  if (is_unix_time(word)) return true;
   if (word.size() >= 19 && word[4] == '-' && word[10] == 'T') return begins_with_clock(word.substr(11));
   return begins_with_clock(word);
+}
+
+// "- - - text" behind the program's name in the syslog of RFC 5424.
+std::optional<std::string_view> behind_rfc5424_fields(std::string_view rest) {
+  for (int i = 0; i < 3; ++i)
+    if (take_word(rest) != "-") return std::nullopt;
+  return rest;
+}
+
+// The journal with monotonic time: "[  812.000001] host kernel: text". The brackets are off already.
+void strip_journal_tag(std::string_view& text, KernelLine& line) {
+  auto rest = text;
+  take_word(rest);
+  const auto tag = take_word(rest);
+  if (tag != "kernel:" && !is_program_tag(tag)) return;
+  if (tag != "kernel:") line.from_kernel = tag.starts_with("nv-fabricmanager[");
+  text = rest;
+  strip_priority(text, line);
 }
 
 // Syslog and journal: "<words and numbers> <clock> [host] kernel: text". What a tool wrapped round such a line goes as
@@ -163,6 +192,11 @@ void strip_syslog(std::string_view& text, KernelLine& line) {
       if (after_clock || words <= 1) text = rest;
       return;
     }
+    if (word == "kernel" && after_clock)
+      if (const auto message = behind_rfc5424_fields(rest)) {
+        text = *message;
+        return;
+      }
     if (word.empty() || word.front() == '[') break;
     if (is_program_tag(word)) {
       if (!after_clock) break;
@@ -212,7 +246,9 @@ KernelLine parse_kernel_line(std::string_view raw) {
   strip_priority(text, line);
   const bool with_facility = strip_facility(text, line);
   const bool by_dmesg = strip_iso_time(text) || with_facility;
-  if (!strip_brackets(text, line) && !by_dmesg) {
+  const bool bracketed = strip_brackets(text, line);
+  if (bracketed && !by_dmesg) strip_journal_tag(text, line);
+  if (!bracketed && !by_dmesg) {
     strip_syslog(text, line);
     strip_repetition(text, line);
     strip_priority(text, line);
