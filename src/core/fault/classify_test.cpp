@@ -104,6 +104,12 @@ TEST_CASE("NVLink5 is decoded in both layouts") {
   });
 }
 
+TEST_CASE("a unit without end does not become a code without end") {
+  const auto finding = classify_text("NVRM: Xid (PCI:0000:0a:00): 144, SA" + std::string(200, '/') + " Fatal XC0 i0");
+  REQUIRE(finding);
+  CHECK(finding->code == "144");
+}
+
 TEST_CASE("an NVLink5 line that cannot be decoded is kept for people, an injected one is never healed") {
   check({
       {"NVRM: Xid (PCI:0000:0a:00): 146, TLW_CTRL", "nvlink|146/TLW_CTRL|0000:0a:00|warn|WORKFLOW_NVLINK5_ERR"},

@@ -157,7 +157,7 @@ Written write_down(const std::string& message) {
   }
 }
 
-// The user's facilities, where the form shows them.
+// What the form shows to be of another facility or of a program; a tag without a number in brackets shows neither.
 std::string written_by_a_program(const std::string& message) {
   const auto facility = *rc::gen::inRange(1, 24);
   const auto priority = std::to_string(facility * 8 + *rc::gen::inRange(0, 8));
@@ -174,7 +174,7 @@ std::string written_by_a_program(const std::string& message) {
              *one_of({"", bracketed(some_uptime()) + " ", "[" + some_weekday_time() + "] "}) + message;
     default:
       return some_date() + " " + some_clock() + " " + some_host() + " " +
-             *one_of({"train[99]: ", "python3[1]: ", "systemd[1]: ", "bash: ", "my-app: "}) + message;
+             *one_of({"train[99]: ", "python3[1]: ", "systemd[1]: "}) + message;
   }
 }
 

@@ -178,6 +178,7 @@ void strip_journal_tag(std::string_view& text, KernelLine& line) {
   if (tag != "kernel:") line.from_kernel = tag.starts_with("nv-fabricmanager[");
   text = rest;
   strip_priority(text, line);
+  strip_brackets(text, line);
 }
 
 // Syslog and journal: "<words and numbers> <clock> [host] kernel: text". What a tool wrapped round such a line goes as

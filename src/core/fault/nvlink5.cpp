@@ -31,8 +31,10 @@ bool read_injected(std::string_view text) {
   return false;
 }
 
+// "NETIR_LINK_EVT", "TLW_RX/TLW_RX_PIPE0". It becomes part of the finding's code, so it must not be endless.
 bool is_unit(std::string_view word) {
-  if (word.size() < 3 || word[0] < 'A' || word[0] > 'Z') return false;
+  static constexpr size_t longest_unit = 48;
+  if (word.size() < 3 || word.size() > longest_unit || word[0] < 'A' || word[0] > 'Z') return false;
   for (char c : word)
     if (!(c >= 'A' && c <= 'Z') && !is_digit(c) && c != '_' && c != '/') return false;
   return true;
