@@ -25,6 +25,7 @@ namespace {
 constexpr mode_t folder_mode = 01777;
 constexpr size_t max_entries = 4096;  // names looked at; a flood beyond it is not read
 constexpr double max_step_s = 86'400;
+constexpr std::string_view bad_name = "its name is not JOB.RANK.json";
 
 class Descriptor {
  public:
@@ -131,7 +132,7 @@ class Reader {
       return;
     }
     const auto parsed = parse_name(name);
-    if (!parsed) return refuse(name, "its name is not JOB.RANK.json");
+    if (!parsed) return refuse(name, bad_name);
     if (read_ >= max_step_files) return refuse(name, "there are too many");
     ++read_;
     if (auto done = read(name, *parsed); !done) refuse(name, done.error().message);
@@ -194,6 +195,11 @@ Result<int> open_folder(const std::string& folder) {
 }
 
 }  // namespace
+
+Result<fault::StepReport> parse_step_report(std::string_view name, std::string_view text, TimePoint now) {
+  const auto parsed = parse_name(name);
+  return parsed ? parse_report(text, *parsed, now) : fail(ErrorKind::invalid, std::string(bad_name));
+}
 
 Result<void> prepare_step_folder(const std::string& folder) {
   if (::mkdir(folder.c_str(), folder_mode) != 0 && errno != EEXIST)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/fault/step_report.hpp"
@@ -21,6 +22,10 @@ struct StepFolder {
   size_t refused = 0;   // names, kinds or contents that make no sense, and reports beyond the bound
   std::string example;  // why one of them was refused
 };
+
+// What a file of this name and content says, all but its owner and whether it is held; refused unless everything in it
+// makes sense.
+Result<fault::StepReport> parse_step_report(std::string_view name, std::string_view text, TimePoint now);
 
 // Makes the folder fit to be reported to: there, and of mode 1777. One that somebody else owns is left as it is.
 Result<void> prepare_step_folder(const std::string& folder);

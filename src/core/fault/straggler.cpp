@@ -124,12 +124,10 @@ struct JobSpeed::Job {
 void JobSpeed::recall_straggler(const std::string& node) { nodes_[node].straggler = true; }
 
 void JobSpeed::take_in(std::span<const NodeSpeed> reports, TimePoint now) {
-  std::erase_if(nodes_, [&](const auto& entry) {
-    return std::ranges::none_of(reports, [&](const NodeSpeed& report) { return report.node == entry.first; });
-  });
   const Duration kept = std::max({params_.continuity, params_.corroborated_continuity, params_.smoothing});
   for (const auto& report : reports) {
     auto& history = nodes_[report.node];
+    history.reported_at = now;
     if (history.first_seen == TimePoint{}) {
       history.first_seen = now;
       history.moved_at = std::clamp(report.updated_at, now - std::chrono::hours(1), now);
@@ -145,6 +143,7 @@ void JobSpeed::take_in(std::span<const NodeSpeed> reports, TimePoint now) {
     while (values.size() > max_values || (values.size() > least_values && now - values.front().at > kept))
       values.pop_front();
   }
+  std::erase_if(nodes_, [&](const auto& entry) { return entry.second.reported_at != now; });
 }
 
 bool JobSpeed::silent(const NodeSpeed& report, TimePoint now) const {

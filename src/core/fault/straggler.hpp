@@ -104,6 +104,7 @@ class JobSpeed {
   };
   struct History {
     std::deque<Value> values;            // none of the warm-up
+    TimePoint reported_at{};             // the look that it was last among the reports
     TimePoint first_seen{}, moved_at{};  // by our clock: first report, newest step
     TimePoint updated_at{};              // by the node's clock
     std::optional<TimePoint> slow_since, fast_since;
