@@ -90,8 +90,8 @@ class Program {
 
     // Every heartbeat is noted; only news is looked at.
     opening.watch(healths_, [this](const kube::ObjectKey& key, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
-      if (now != nullptr) fleet_.see_health(*now);
-      return health_has_news(old, now) ? std::vector{key} : none();
+      bool back = now != nullptr && fleet_.see_health(*now);
+      return back || health_has_news(old, now) ? std::vector{key} : none();
     });
     opening.watch(nodes_, [this](const kube::ObjectKey& key, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
       if (now != nullptr) fleet_.see_node(*now);

@@ -1,6 +1,7 @@
 #include "controller/repair/fleet.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "api/repair.hpp"
 #include "core/names.hpp"
@@ -26,16 +27,16 @@ void FleetWatch::see_node(const kube::Object& node) {
   entry(kube::name_of(node)).in_pool = kube::has_label(node, names::pool_label);
 }
 
-void FleetWatch::see_health(const kube::Object& health) {
+bool FleetWatch::see_health(const kube::Object& health) {
   std::string report = io::string_at(health, {"status", "lastReport"});
-  if (report.empty()) return;
+  if (report.empty()) return false;
   std::lock_guard lock(mutex_);
   Entry& node = entry(kube::name_of(health));
-  if (node.reported && node.last_report == report) return;
+  if (node.reported && node.last_report == report) return false;
   node.reported = true;
-  node.told = false;
   node.last_report = std::move(report);
   node.heard = clock_.monotonic();
+  return std::exchange(node.told, false);
 }
 
 void FleetWatch::see_repair(const kube::Object& object) {

@@ -21,7 +21,8 @@ class FleetWatch {
   explicit FleetWatch(const io::Clock& clock) : clock_(clock) {}
 
   void see_node(const kube::Object& node);
-  void see_health(const kube::Object& health);
+  // True when the node had been told as silent and is heard again.
+  bool see_health(const kube::Object& health);
   void see_repair(const kube::Object& repair);  // a node in repair is silent for a reason
   void forget_node(const std::string& name);
   void forget_repair(const std::string& name);

@@ -101,7 +101,7 @@ Result<kube::ReconcileResult> RepairOpener::reconcile(const kube::ObjectKey& key
   auto health = client.get(kube::resources::node_healths, "", key.name);
   if (!health && health.error().kind != ErrorKind::not_found) return std::unexpected(health.error());
   fleet_.see_node(*node);
-  if (health) fleet_.see_health(*health);
+  if (health) (void)fleet_.see_health(*health);
 
   Look look{*session, std::move(*node), {}, {}, {}, {}, {}, {}, {}};
   if (health) look.health = api::decode_node_health(*health);
@@ -225,33 +225,41 @@ Result<kube::ReconcileResult> RepairOpener::settle(Look& look, const repair::Pla
     return kube::ReconcileResult{look.look_again};
   }
   std::string_view reason = event_reason(plan.answer);
-  io::log(reason.empty() ? io::LogLevel::debug : io::LogLevel::info, "no repair is opened",
-          {{"node", look.sick.node}, {"answer", std::string(repair::to_string(plan.answer))}, {"reason", plan.reason}});
   bool by_detector =
       std::ranges::any_of(look.detected, [&](const repair::Finding& finding) { return finding.title == plan.reason; });
-  if (!reason.empty() && !by_detector) tell(look, true, reason, plan.reason);
+  io::log(reason.empty() || by_detector ? io::LogLevel::debug : io::LogLevel::info, "no repair is opened",
+          {{"node", look.sick.node}, {"answer", std::string(repair::to_string(plan.answer))}, {"reason", plan.reason}});
+  if (!reason.empty() && !by_detector) tell(kube::resources::nodes, look.node, true, reason, plan.reason);
   return kube::ReconcileResult{sooner(plan.look_again, look.look_again)};
 }
 
-// What detectors see and nobody acts on is told by its own name.
+// What detectors see and nobody acts on is told by its own name; the silence of many once, of their pool.
 void RepairOpener::tell_detected(const Look& look) {
+  const bool many = !look.sight.fleet.empty();
+  if (many && look.rules.pool) {
+    kube::Object pool = kube::new_object(kube::resources::node_pools, "", look.pool);
+    io::set_at(pool, {"metadata", "uid"}, boost::json::value(look.rules.pool->uid));
+    tell(kube::resources::node_pools, pool, true, "ManyNodesSilent", look.sight.fleet);
+  }
   for (const repair::Finding& finding : look.detected) {
+    if (many && finding.fault.source == repair::silence_source) continue;
     if (finding.repair_class != fault::RepairClass::watch || finding.held < finding.wanted) continue;
     bool warning = finding.fault.severity == "fatal" || finding.fault.severity == "error";
-    tell(look, warning, camel_case(finding.fault.code), finding.title);
+    tell(kube::resources::nodes, look.node, warning, camel_case(finding.fault.code), finding.title);
   }
 }
 
-void RepairOpener::tell(const Look& look, bool warning, std::string_view reason, const std::string& message) {
+void RepairOpener::tell(const kube::Resource& resource, const kube::Object& about, bool warning,
+                        std::string_view reason, const std::string& message) {
   if (!events_) return;
   {
     std::lock_guard lock(mutex_);
     if (told_.size() >= max_told) told_.clear();
-    Told& last = told_[look.sick.node + "/" + std::string(reason)];
+    Told& last = told_[resource.plural + "/" + kube::name_of(about) + "/" + std::string(reason)];
     if (last.message == message && clock_.monotonic() - last.at < told_again_after) return;
     last = {message, clock_.monotonic()};
   }
-  events_(kube::resources::nodes, look.node, warning, reason, message);
+  events_(resource, about, warning, reason, message);
 }
 
 void RepairOpener::forget(const std::string& node) {

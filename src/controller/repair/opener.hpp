@@ -33,7 +33,8 @@ class RepairOpener final : public kube::Reconciler {
   void hold_resets(Look& look);
   Result<repair::Plan> decide(Look& look);
   Result<kube::ReconcileResult> settle(Look& look, const repair::Plan& plan);
-  void tell(const Look& look, bool warning, std::string_view reason, const std::string& message);
+  void tell(const kube::Resource& resource, const kube::Object& about, bool warning, std::string_view reason,
+            const std::string& message);
   void tell_detected(const Look& look);
   void forget(const std::string& node);
 
@@ -54,7 +55,7 @@ class RepairOpener final : public kube::Reconciler {
     std::string message;
     Duration at{0};
   };
-  std::map<std::string, Told> told_;  // "<node>/<reason>": people are not told the same every few seconds
+  std::map<std::string, Told> told_;  // "<kind>/<name>/<reason>": people are not told the same every few seconds
 };
 
 }  // namespace homeostat::controller

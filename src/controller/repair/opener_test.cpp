@@ -286,7 +286,8 @@ TEST_CASE("silence: a lost node is replaced, a silent agent is not") {
     for (int i = 0; i < 3; ++i) world.lose(World::node_name(i));
     world.pass(600 * second);
     CHECK(world.repairs().empty());
-    CHECK(world.was_told("3 of 10 nodes fell silent within a minute"));
+    CHECK(world.was_told("gpu ManyNodesSilent: 3 of 10 nodes fell silent within a minute"));
+    CHECK_FALSE(world.was_told("NodeSilent:"));  // not once per node
     (void)world.process->pooler.reconcile({"", "gpu"}, {});
     CHECK(kube::condition_status(world.pool_object(), "Breaker") == "True");
     CHECK(io::string_at(*kube::find_condition(world.pool_object(), "Breaker"), {"reason"}) == "ManyNodesSilent");
@@ -467,6 +468,11 @@ TEST_CASE("who has fallen silent is told once, until it is heard again") {
   CHECK(fleet.silent_for("gpu-n1") == 30 * second);
   CHECK(fleet.silent_for("gpu-n0") == Duration{0});
   world.silent.clear();
+  world.clock.time += 5 * second;
+  world.beat("gpu-n1");
+  CHECK(fleet.see_health(*world.server.find(resources::node_healths, "", "gpu-n1")));  // worth a look
+  world.beat("gpu-n0");
+  CHECK_FALSE(fleet.see_health(*world.server.find(resources::node_healths, "", "gpu-n0")));
   world.pass(5 * second);
   world.silent = {"gpu-n1"};
   world.pass(30 * second);

@@ -101,6 +101,8 @@ class Look {
     if (sight_.agent_silent_for > Duration{0} && !agent) look_after(policy_.agent_silence - sight_.agent_silent_for);
     // A kubelet that restarts is back before this.
     if ((lost || broken) && !agent && kubelet < policy_.agent_silence) look_after(policy_.agent_silence - kubelet);
+    // Whether it still is silent, and still among many, is looked at again; of many, less often.
+    if (agent) look_after(Duration{sight_.fleet.empty() ? 30'000 : 60'000});
     if (lost && agent) return node_silent(*ready, kubelet);
     if ((lost || broken) && kubelet >= policy_.agent_silence)
       return tell({"node", lost ? "KUBELET_SILENT" : "KUBELET_NOT_READY", fault::RepairClass::watch,
@@ -131,7 +133,6 @@ class Look {
     auto only_told = [&](std::string why) {
       tell({"node", "NODE_SILENT", fault::RepairClass::watch, "Kubelet and agent are silent, " + std::move(why)}, ready,
            Duration{0}, Duration{0});
-      look_after(Duration{30'000});
     };
     if (!sight_.fleet.empty()) return only_told("but " + sight_.fleet);
     if (sight_.cordoned_by_others)

@@ -223,7 +223,7 @@ TEST_CASE("a node that is lost: what the repair gets, and when it is looked at")
   sight.agent_silent_for = second;
   sight.slurm = SlurmSight::silent;
   Detection early = watch(sight, 120 * second);
-  CHECK(early.look_again == 180 * second);
+  CHECK(early.look_again == 30 * second);  // it may be heard again, or be one of many
   Finding finding = watch(sight, 300 * second).findings.at(0);
   CHECK(finding.fault.source == silence_source);
   CHECK(finding.fault.observed_at == sight.last_report);  // so that a later report, by the same clock, withdraws it
