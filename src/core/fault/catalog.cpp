@@ -224,7 +224,7 @@ void Catalog::read_decoded() {
       const auto severity = parse_severity(row[4]);
       const auto repair_class = parse_repair_class(row[2]);
       if (!severity || !repair_class) return void(++malformed_);
-      decoded_.push_back({row[0], row[1], row[3], row[5], row[6], *severity, *repair_class});
+      decoded_.push_back({row[0], row[1], row[3], row[5], row[6], *severity, repair_class});
     });
 }
 
@@ -280,7 +280,7 @@ bool Catalog::read_rule(const Row& row) {
   if (*device == DeviceSource::after) rule.device_key = row[7].substr(6);
   if (!row[5].empty()) rule.parts = split(row[5], '&');
   for (auto start : split(row[4], '|')) {
-    if (start.empty() && row[4].size() > 0) return false;
+    if (start.empty() && !row[4].empty()) return false;
     rule.start = start;
     rules_.push_back(rule);
   }
