@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/sensors.hpp"
+#include "agent/steps_sensor.hpp"
 #include "api/health_report.hpp"
 
 namespace homeostat::agent {
@@ -411,6 +412,8 @@ NodeState::View NodeState::view(TimePoint now) const {
   status.dropped_findings = static_cast<std::int64_t>(ledger_.dropped());
   status.forgeries = static_cast<std::int64_t>(forgeries_);
   status.performance = performance_;
+  if (const auto* driver = source("nvml"); driver != nullptr && driver->state == ProbeState::good)
+    add_gpu_figures(status.performance, driver->samples);
   status.verdict = fault::to_string(view.judgement.verdict);
   status.reason = view.judgement.reason;
   status.message = view.judgement.message;

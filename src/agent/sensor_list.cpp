@@ -7,6 +7,7 @@
 #include "agent/memory_sensor.hpp"
 #include "agent/nvml_sensor.hpp"
 #include "agent/pcie_sensor.hpp"
+#include "agent/steps_sensor.hpp"
 
 namespace homeostat::agent {
 
@@ -28,6 +29,7 @@ std::vector<std::unique_ptr<Sensor>> make_sensors(const SensorPlaces& places, co
   sensors.push_back(make_pcie_sensor(roots));
   sensors.push_back(make_memory_sensor(roots));
   sensors.push_back(make_disk_sensor(roots));
+  sensors.push_back(make_steps_sensor(places.steps));
   return sensors;
 }
 

@@ -144,12 +144,14 @@ SysText SysTree::read_into(const SysFolder& folder, const char* name, size_t lim
   if (!folder) return {{}, SysFault::missing, ENOENT};
   const int fd = ::openat(folder.fd(), name, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {{}, fault_of_errno(errno), errno};
-  // One byte more than allowed tells a full file from one that is too long.
-  if (buffer_.size() < limit + 1) buffer_.resize(limit + 1);
   size_t length = 0;
   int error = 0;
+  // One byte more than allowed tells a full file from one that is too long. The buffer grows with what is there: most
+  // files are shorter than a page, and the agent's memory is counted.
   while (length <= limit) {
-    const auto got = ::read(fd, buffer_.data() + length, limit + 1 - length);
+    if (length == buffer_.size() || buffer_.empty())
+      buffer_.resize(std::min(limit + 1, std::max(page + 1, 2 * buffer_.size())));
+    const auto got = ::read(fd, buffer_.data() + length, std::min(buffer_.size(), limit + 1) - length);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) error = errno;
     if (got <= 0) break;

@@ -6,6 +6,7 @@
 #include <openssl/x509.h>
 #include <yaml-cpp/yaml.h>
 
+#include <array>
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -43,9 +44,13 @@ Result<std::string> read_file(const std::string& path, std::string_view what) {
   std::ifstream in(path, std::ios::binary);
   if (!in)
     return fail(ErrorKind::forbidden, fmt::format("{}: the file {} cannot be read; check its permissions", what, path));
-  std::string text(max_file_bytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
+  // Piece by piece: a text that is kept must not keep the room for the largest one.
+  std::string text;
+  std::array<char, 4096> piece{};
+  while (text.size() <= max_file_bytes && in) {
+    in.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<size_t>(in.gcount()));
+  }
   if (text.size() > max_file_bytes)
     return fail(ErrorKind::invalid, fmt::format("{}: the file {} is larger than 4 MiB", what, path));
   return text;
