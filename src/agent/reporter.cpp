@@ -87,18 +87,24 @@ Reporter::Reporter(ReporterOptions options, NodeState& state, const kube::Client
       random_(random),
       recorder_(clients, "homeostat-agent", options_.node_name, clock) {}
 
-// The NodeHealth belongs to its Node and goes with it.
-Result<void> Reporter::ensure_object() {
-  const auto node = client_->get(nodes, "", options_.node_name);
+// What the Node says of itself: a device plugin may have counted its GPUs only after we started.
+Result<void> Reporter::read_node() {
+  auto node = client_->get(nodes, "", options_.node_name);
   if (!node) return std::unexpected(node.error());
-  node_ = *node;
-  state_.set_pool(kube::label_of(*node, names::pool_label));
-  const auto said = gpus_said_by(*node);
+  node_ = std::move(*node);
+  state_.set_pool(kube::label_of(node_, names::pool_label));
+  const auto said = gpus_said_by(node_);
   gpus_of_node_ = said.count;
   if (const auto count = options_.expected_gpus ? options_.expected_gpus : said.count)
     state_.set_expected_gpus(*count, said.vendor);
+  return {};
+}
+
+// The NodeHealth belongs to its Node and goes with it.
+Result<void> Reporter::ensure_object() {
+  if (auto read = read_node(); !read) return read;
   auto object = kube::new_object(node_healths, "", options_.node_name);
-  io::set_at(object, {"metadata", "ownerReferences"}, boost::json::array{kube::owner_reference(nodes, *node)});
+  io::set_at(object, {"metadata", "ownerReferences"}, boost::json::array{kube::owner_reference(nodes, node_)});
   const auto applied =
       client_->apply(node_healths, "", options_.node_name, object, {std::string(names::agent_manager), true, ""});
   state_.count_write("node-health", applied.has_value());
@@ -158,6 +164,7 @@ Result<void> Reporter::write_node_condition(const NodeState::View& view) {
 
 void Reporter::refresh_policy() {
   if (policy_read_ && clock_.monotonic() - policy_read_at_ < options_.policy_refresh) return;
+  if (policy_read_) (void)read_node();  // not at the first time: it has just been read
   policy_read_ = true;
   policy_read_at_ = clock_.monotonic();
   const auto object = client_->get(health_policies, "", options_.policy_name);

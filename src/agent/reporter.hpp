@@ -55,6 +55,7 @@ class Reporter {
   std::optional<int> gpus_of_node() const { return gpus_of_node_; }
 
  private:
+  Result<void> read_node();
   Result<void> ensure_object();
   void tell(const NodeState::View& view);
   void rest(std::uint64_t seen_urgent, std::stop_token stop);
