@@ -316,7 +316,7 @@ TEST_CASE("the real /dev/kmsg: a ring that overruns its reader is a gap with its
   const std::string limit_file = "/proc/sys/kernel/printk_devkmsg";
   const auto limit = io::read_head(limit_file, 32).value_or("ratelimit");
   const auto set_limit = [&](const std::string& to) {
-    return static_cast<bool>(std::ofstream(limit_file) << to << std::flush);
+    return static_cast<bool>(std::ofstream(limit_file) << to << "\n" << std::flush);
   };
   REQUIRE(set_limit("on"));
   auto reader = io::open_kmsg("/dev/kmsg");

@@ -54,7 +54,7 @@ fault::Topology read_topology(const std::string& sys) {
     if (entry == nullptr) break;
     const std::string device = entry->d_name;
     if (!is_address(device)) continue;
-    const auto path = root + "/" + device;
+    const auto path = std::string(root).append("/").append(device);
     const auto device_class = io::read_head(path + "/class", 16);
     if (!device_class || !is_watched(*device_class)) continue;
     std::array<char, 1024> link{};

@@ -28,7 +28,7 @@ Duration uptime() {
 Result<std::string> read_boot_id(const std::string& path) {
   const auto text = io::read_head(path, 128);
   const auto line = text ? std::string_view(*text) : std::string_view{};
-  const std::string boot_id(fault::trim(line.substr(0, line.find('\n'))));
+  std::string boot_id(fault::trim(line.substr(0, line.find('\n'))));
   if (boot_id.empty())
     return fail(ErrorKind::not_found, "The boot id cannot be read from " + path + ". Name its file with --boot-id.");
   return boot_id;

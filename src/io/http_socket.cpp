@@ -27,8 +27,8 @@
 namespace homeostat::io {
 namespace {
 
-constexpr size_t max_head_bytes = 64 * 1024;
-constexpr size_t read_bytes = 16 * 1024;
+constexpr size_t max_head_bytes = 1 << 16;
+constexpr size_t read_bytes = 1 << 14;
 constexpr int keepalive_idle_s = 30, keepalive_interval_s = 15;
 
 Duration monotonic() {
