@@ -341,7 +341,7 @@ TEST_CASE("the real /dev/kmsg: a ring that overruns its reader is a gap with its
   REQUIRE(log >= 0);
   constexpr int lines = 30'000;
   for (int i = 0; i < lines; ++i) {
-    const auto line = "<14>homeostat test " + std::to_string(i) + " " + std::string(400, '.');
+    const auto line = "<14>homeostat test " + std::to_string(i) + " " + std::string(400, '.') + "\n";
     REQUIRE(::write(log, line.data(), line.size()) > 0);
   }
   ::close(log);
