@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "cli/bring_up.hpp"
+#include "io/fake_sys.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/process.hpp"
@@ -35,7 +36,7 @@ namespace {
 constexpr const char* node_name = "homeostat-bench-detect";
 constexpr const char* peer_node_name = "homeostat-bench-peer";
 constexpr int peer_runs = 5;
-constexpr int gpus = 8, pairs = 100, storm_lines = 10'000, classified_lines = 1'000'000;
+constexpr int gpus = 8, ports = 8, pairs = 100, storm_lines = 10'000, classified_lines = 1'000'000;
 constexpr Duration settle{15'000}, idle{60'000}, seen_limit{5'000}, storm_watch{15'000};
 
 Result<void> write(const std::string& path, std::string_view text) { return io::write_file(path, text); }
@@ -184,6 +185,8 @@ Result<void> start_agent(Bench& b) {
            {"kmsg", ""}, {"boot_id", "bench-boot\n"}, {"nvml.json", nvml_state()}})
     if (auto done = write(b.folder + "/" + name, text); !done) return done;
   b.log.emplace(b.folder + "/kmsg");
+  io::FakeSys sys(b.folder + "/sys", b.folder + "/proc");
+  sys.add_machine(0, ports, ports, 4);
   io::SpawnOptions options;
   options.env = {"HOMEOSTAT_FAKE_NVML=" + b.folder + "/nvml.json", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
   options.stdout_path = options.stderr_path = b.folder + "/agent.log";
@@ -191,7 +194,8 @@ Result<void> start_agent(Bench& b) {
       {places.programs + "/homeostat-agent", "run", std::string("--node=") + node_name, "--kmsg=" + b.folder + "/kmsg",
        "--boot-id=" + b.folder + "/boot_id", "--state=" + b.folder + "/state",
        "--nvml=" + places.programs + "/../lib/homeostat/nvml/libnvidia-ml.so.1", "--kubeconfig=" + places.kubeconfig(),
-       fmt::format("--expected-gpus={}", gpus)},
+       fmt::format("--expected-gpus={}", gpus), "--sys=" + b.folder + "/sys", "--proc=" + b.folder + "/proc",
+       "--steps=" + b.folder + "/steps", "--metrics=127.0.0.1:19477"},
       options);
   if (!agent) return std::unexpected(agent.error());
   b.agent.emplace(std::move(*agent));
