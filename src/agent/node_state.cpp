@@ -25,6 +25,11 @@ constexpr Duration log_patience{10'000};  // the reader goes round at least twic
 
 }  // namespace
 
+std::string NodeState::boot_id() const {
+  const std::lock_guard lock(mutex_);
+  return boot_id_;
+}
+
 void NodeState::begin_boot(std::string boot_id) {
   std::lock_guard lock(mutex_);
   boot_id_ = std::move(boot_id);
@@ -193,6 +198,9 @@ NodeState::Intake NodeState::take_sensor(std::string_view name, std::span<const 
     for (auto& finding : report.findings) {
       if (drills_ != nullptr) finding.drill |= drills_->marks(finding);
       ids.push_back(fault::finding_id(finding));
+      // What a sensor tells is a state: that it still lasts is no further occurrence.
+      const auto is_known = [&](const fault::LedgerEntry& entry) { return entry.id == ids.back(); };
+      if (std::ranges::any_of(ledger_.entries(), is_known)) finding.repeats = 0;
       const auto change = ledger_.observe(finding, now, finding.title);
       if (change == Change::repeated) continue;
       counts_.add(finding, now, 1);

@@ -37,6 +37,7 @@ class NodeState {
 
   // Starts anew for a boot; findings of another boot are dropped.
   void begin_boot(std::string boot_id);
+  std::string boot_id() const;
   // Goes on where an agent of the same boot stopped; a memory of another boot is ignored. Says whether it was taken up.
   bool recall(Memory memory);
   Memory memory() const;

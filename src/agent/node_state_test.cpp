@@ -175,6 +175,7 @@ TEST_CASE("a sensor: what it no longer says has recovered, while it cannot say n
   CHECK(look(state, fault::ProbeState::good, {lost("0000:0a:00")}).urgent);
   CHECK_FALSE(look(state, fault::ProbeState::good, {lost("0000:0a:00")}).changed);  // known: no write for it
   CHECK(state.view(now).status.verdict == "Unhealthy");
+  CHECK(state.view(now).status.findings.front().count == 1);  // it lasts, it did not happen again
   CHECK(look(state, fault::ProbeState::failed, {}, "It hangs.").urgent);
   CHECK_FALSE(look(state, fault::ProbeState::failed, {}, "It hangs on.").changed);
   auto status = state.view(now).status;

@@ -118,8 +118,14 @@ Result<void> run(const RunOptions& options, std::stop_token stop) {
     reporting.request_stop();
     drilling.request_stop();
   });
+  auto boot = state->boot_id();
   while (!stop.stop_requested()) {
     watcher.turn(stop);
+    // What sensors remember of counters, windows and who was in use is of one boot.
+    if (state->boot_id() != boot) {
+      boot = state->boot_id();
+      sensors.replace(make_sensors(options.sensors, state));
+    }
     sensors.tick();
   }
   return {};

@@ -48,6 +48,8 @@ struct Sensors::Shared {
   void look(std::unique_lock<std::mutex>& lock, Entry& entry);
   void hand_over(std::unique_lock<std::mutex>& lock, Entry& entry, SensorReport report);
   void work();
+  void take(std::vector<std::unique_ptr<Sensor>> sensors);
+  void end();  // waits for reports that are being handed over, not for a sensor that looks
 };
 
 namespace {
@@ -167,54 +169,80 @@ bool start_thread(const std::shared_ptr<Shared>& shared) {
 
 }  // namespace
 
-Sensors::Sensors(std::vector<std::unique_ptr<Sensor>> sensors, io::Clock& clock, InputFor input, OnReport on_report,
-                 SensorsOptions options)
-    : shared_(std::make_shared<Shared>(clock, std::move(input), std::move(on_report), options.threads)) {
-  shared_->entries.reserve(sensors.size());
+void Sensors::Shared::take(std::vector<std::unique_ptr<Sensor>> sensors) {
+  entries.reserve(sensors.size());
   for (auto& sensor : sensors) {
     Entry entry;
     entry.sensor = std::move(sensor);
-    shared_->entries.push_back(std::move(entry));
+    entries.push_back(std::move(entry));
+  }
+}
+
+void Sensors::Shared::end() {
+  std::unique_lock lock(mutex);
+  stopped = true;
+  wake.notify_all();
+  reported.wait(lock, [&] { return handing_over == 0; });
+}
+
+Sensors::Sensors(std::vector<std::unique_ptr<Sensor>> sensors, io::Clock& clock, InputFor input, OnReport on_report,
+                 SensorsOptions options)
+    : shared_(std::make_shared<Shared>(clock, std::move(input), std::move(on_report), options.threads)) {
+  shared_->take(std::move(sensors));
+  tick();
+}
+
+Sensors::~Sensors() { shared_->end(); }
+
+std::shared_ptr<Sensors::Shared> Sensors::shared() const {
+  const std::lock_guard lock(which_);
+  return shared_;
+}
+
+void Sensors::replace(std::vector<std::unique_ptr<Sensor>> sensors) {
+  const auto before = shared();
+  before->end();
+  auto next = std::make_shared<Shared>(before->clock, before->input, before->on_report, before->wanted_threads);
+  next->take(std::move(sensors));
+  {
+    const std::lock_guard lock(which_);
+    shared_ = std::move(next);
   }
   tick();
 }
 
-Sensors::~Sensors() {
-  std::unique_lock lock(shared_->mutex);
-  shared_->stopped = true;
-  shared_->wake.notify_all();
-  shared_->reported.wait(lock, [&] { return shared_->handing_over == 0; });
-}
-
 void Sensors::tick() {
-  std::unique_lock lock(shared_->mutex);
-  const auto now = shared_->clock.monotonic();
-  for (auto& entry : shared_->entries) {
+  const auto current = shared();
+  std::unique_lock lock(current->mutex);
+  const auto now = current->clock.monotonic();
+  for (auto& entry : current->entries) {
     if (!entry.started || entry.reporting || now - *entry.started <= entry.sensor->patience()) continue;
-    if (!entry.given_up) --shared_->free_threads;
+    if (!entry.given_up) --current->free_threads;
     entry.given_up = true;
-    shared_->hand_over(lock, entry, failed(hang_message(*entry.sensor, now - *entry.started)));
+    current->hand_over(lock, entry, failed(hang_message(*entry.sensor, now - *entry.started)));
   }
-  while (!shared_->stopped && shared_->free_threads < shared_->wanted_threads && !shared_->entries.empty()) {
-    ++shared_->free_threads;
-    if (start_thread(shared_)) continue;
-    --shared_->free_threads;
+  while (!current->stopped && current->free_threads < current->wanted_threads && !current->entries.empty()) {
+    ++current->free_threads;
+    if (start_thread(current)) continue;
+    --current->free_threads;
     break;  // no thread to be had now: the next tick tries again
   }
 }
 
 void Sensors::ask_now() {
-  std::lock_guard lock(shared_->mutex);
-  const auto now = shared_->clock.monotonic();
-  if (now - shared_->asked_at < ask_pause) return;
-  shared_->asked_at = now;
-  for (auto& entry : shared_->entries) entry.due = std::min(entry.due, now);
-  shared_->wake.notify_all();
+  const auto current = shared();
+  const std::lock_guard lock(current->mutex);
+  const auto now = current->clock.monotonic();
+  if (now - current->asked_at < ask_pause) return;
+  current->asked_at = now;
+  for (auto& entry : current->entries) entry.due = std::min(entry.due, now);
+  current->wake.notify_all();
 }
 
 bool Sensors::all_asked() const {
-  std::lock_guard lock(shared_->mutex);
-  for (const auto& entry : shared_->entries)
+  const auto current = shared();
+  const std::lock_guard lock(current->mutex);
+  for (const auto& entry : current->entries)
     if (!entry.reported) return false;
   return true;
 }

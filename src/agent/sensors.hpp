@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,8 @@ class Sensors {
   Sensors(const Sensors&) = delete;
   Sensors& operator=(const Sensors&) = delete;
 
+  // Another boot: what the sensors before remember of counters is of no use. Those are let go as by the destructor.
+  void replace(std::vector<std::unique_ptr<Sensor>> sensors);
   // Finds what hangs and gives its place to another thread. To be called about twice a second.
   void tick();
   // The kernel has just said something: look at everything soon, at most once a second.
@@ -44,6 +47,9 @@ class Sensors {
 
  private:
   struct Shared;
+  std::shared_ptr<Shared> shared() const;
+
+  mutable std::mutex which_;  // guards the pointer alone
   std::shared_ptr<Shared> shared_;
 };
 

@@ -212,6 +212,26 @@ TEST_CASE("what the kernel says makes all look at once, but not more than once a
   f.sensors.reset();
 }
 
+//  boot 1: a (hangs), b        | boot 2: c; what hung in a comes back and says nothing any more
+TEST_CASE("another boot has sensors of its own, and those before say nothing any more") {
+  auto gate = std::make_shared<Gate>();
+  Fixture f;
+  std::vector<std::unique_ptr<Sensor>> list;
+  list.push_back(hanging("a", gate));
+  list.push_back(scripted("b", [](const SensorInput&) { return good(); }));
+  f.start(std::move(list));
+  CHECK(f.eventually([&] { return f.reports->counted("b") > 0; }));
+  std::vector<std::unique_ptr<Sensor>> next;
+  next.push_back(scripted("c", [](const SensorInput&) { return good(); }));
+  f.sensors->replace(std::move(next));
+  const int of_b = f.reports->counted("b");
+  CHECK(f.eventually([&] { return f.reports->counted("c") > 1; }));
+  gate->release();
+  CHECK(f.eventually([&] { return f.reports->counted("c") > 4; }));
+  CHECK(f.reports->counted("b") == of_b);
+  CHECK(f.reports->state("a") != ProbeState::good);
+}
+
 TEST_CASE("only what says how the accelerators are can make the node unknown") {
   CHECK(is_essential("nvml"));
   CHECK(is_essential("kmsg"));
