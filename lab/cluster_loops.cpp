@@ -18,7 +18,6 @@ namespace json = boost::json;
 namespace {
 
 constexpr auto round_every = Duration(1'000);
-constexpr const char* gpu_resource = "nvidia.com/gpu";
 constexpr const char* inside_shared = "/srv/homeostat/shared/";
 
 std::string address_of(const json::object& service) {
@@ -85,7 +84,7 @@ class Loop {
     auto nodes = list(kube::resources::nodes);
     if (!nodes) return std::unexpected(nodes.error());
     for (const auto& missing : missing_gpus(*nodes, machines)) {
-      json::object amount{{gpu_resource, std::to_string(missing.gpus)}};
+      json::object amount{{missing.resource, std::to_string(missing.gpus)}};
       json::value patch{{"status", {{"capacity", amount}, {"allocatable", amount}}}};
       auto done = client_.patch(kube::resources::nodes, "", missing.node, kube::PatchType::merge, patch, "status");
       if (!done && done.error().kind != ErrorKind::not_found) return std::unexpected(done.error());
@@ -163,8 +162,9 @@ std::vector<NodeGpus> missing_gpus(const std::vector<json::object>& nodes, const
     auto machine =
         std::find_if(machines.begin(), machines.end(), [&name](const Machine& m) { return m.order.name == name; });
     if (machine == machines.end() || machine->order.gpus == 0 || machine->state == MachineState::deleting) continue;
-    auto shown = io::string_at(node, {"status", "capacity", gpu_resource});
-    if (shown != std::to_string(machine->order.gpus)) result.push_back({name, machine->order.gpus});
+    const std::string resource = has_amd_gpus(machine->order) ? "amd.com/gpu" : "nvidia.com/gpu";
+    auto shown = io::string_at(node, {"status", "capacity", resource});
+    if (shown != std::to_string(machine->order.gpus)) result.push_back({name, resource, machine->order.gpus});
   }
   return result;
 }

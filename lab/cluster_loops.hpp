@@ -32,6 +32,7 @@ std::vector<SharedVolume> volumes_for(const std::vector<boost::json::object>& cl
 
 struct NodeGpus {
   std::string node;
+  std::string resource;  // as the vendor's device plugin names it
   int gpus = 0;
 };
 // Nodes whose capacity does not show yet what their machine has.

@@ -81,5 +81,11 @@ TEST_CASE("nodes show the GPUs of their machines") {
   REQUIRE(missing.size() == 1);
   CHECK(missing[0].node == "gpu-1");
   CHECK(missing[0].gpus == 8);
+  CHECK(missing[0].resource == "nvidia.com/gpu");
+  gpu.order.labels["lab.homeostat.dev/gpus"] = "amd";
+  missing = missing_gpus({shown}, {gpu});
+  REQUIRE(missing.size() == 1);
+  CHECK(missing[0].resource == "amd.com/gpu");
+  gpu.order.labels.clear();
   CHECK(missing_gpus({shown}, {gpu, plain}).empty());
 }

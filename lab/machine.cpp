@@ -140,16 +140,6 @@ crashLoopBackOff: {maxContainerRestartPeriod: 2s}
   return text;
 }
 
-namespace {
-
-// A machine is ordered with AMD GPUs by a label of its order: the API knows no vendor, as it knows no other hardware.
-bool has_amd_gpus(const MachineOrder& order) {
-  const auto label = order.labels.find("lab.homeostat.dev/gpus");
-  return label != order.labels.end() && label->second == "amd";
-}
-
-}  // namespace
-
 ZoneSpec machine_spec(const LabConfig& config, const Machine& machine) {
   using Kind = ZoneMount::Kind;
   const auto& name = machine.order.name;

@@ -69,6 +69,11 @@ std::optional<MachineState> parse_state(std::string_view text) {
 
 }  // namespace
 
+bool has_amd_gpus(const MachineOrder& order) {
+  const auto label = order.labels.find("lab.homeostat.dev/gpus");
+  return label != order.labels.end() && label->second == "amd";
+}
+
 std::string_view to_string(MachineState state) {
   switch (state) {
     case MachineState::creating:

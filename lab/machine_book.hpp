@@ -26,6 +26,9 @@ struct MachineOrder {
   bool operator==(const MachineOrder&) const = default;
 };
 
+// A machine is ordered with AMD GPUs by a label of its order: the API knows no vendor, as it knows no other hardware.
+bool has_amd_gpus(const MachineOrder& order);
+
 enum class MachineState { creating, running, deleting, failed };
 std::string_view to_string(MachineState state);
 
