@@ -1,5 +1,5 @@
-// HTTP as the rest of the house sees it. Two transports speak to the world: libcurl's, and a small one over a socket for
-// the agent; tests and the simulation put fakes in their place.
+// HTTP as the rest of the house sees it. Two transports speak to the world: libcurl's, and a small one over a socket
+// for the agent; tests and the simulation put fakes in their place.
 #pragma once
 
 #include <functional>

@@ -276,8 +276,7 @@ TEST_CASE("a clear ends the drills before it and is over when nothing of a drill
   REQUIRE(clear.status.phase == DrillPhase::armed);
   CHECK(decide(clear, world).next.phase == DrillPhase::armed);
   world.health->status.findings.clear();
-  CHECK(decide(clear, world, now + Duration(2'999)).next.phase ==
-        DrillPhase::armed);  // it has not struck yet, perhaps
+  CHECK(decide(clear, world, now + Duration(2'999)).next.phase == DrillPhase::armed);  // it has not struck yet, perhaps
   CHECK(decide(clear, world, now + Duration(3'000)).next.phase == DrillPhase::done);
   auto earlier = world;
   earlier.others = {clear};
