@@ -29,6 +29,7 @@ api::NodeHealthStatus status(std::string verdict, std::vector<api::HealthInciden
 
 std::vector<std::string> reasons(const std::vector<NodeEvent>& events) {
   std::vector<std::string> out;
+  out.reserve(events.size());
   for (const auto& event : events) out.emplace_back(event.reason);
   return out;
 }

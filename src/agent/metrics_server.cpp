@@ -190,6 +190,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const std::string& a
   const auto bind_to = [](const auto& where) {
     const int fd =
         ::socket(reinterpret_cast<const sockaddr*>(&where)->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return fd;
     const int yes = 1, no = 0;
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);

@@ -86,6 +86,7 @@ void check_format(const std::string& text) {
 
 std::string raw_request(int port, const std::string& request) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  REQUIRE(fd >= 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -229,6 +230,7 @@ TEST_CASE("those who connect and say nothing hold nobody up for longer than thei
   std::vector<int> idlers;
   for (int i = 0; i < 12; ++i) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    REQUIRE(fd >= 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>((*server)->port()));

@@ -15,12 +15,12 @@ namespace {
 
 const TimePoint now(std::chrono::seconds(1'700'000'000));
 
-std::string xid(int sequence, int code, std::string device = "0000:0a:00") {
+std::string xid(int sequence, int code, const std::string& device = "0000:0a:00") {
   return "3," + std::to_string(sequence) + "," + std::to_string(sequence) + "000000,-;NVRM: Xid (PCI:" + device +
          "): " + std::to_string(code) + ", x";
 }
 
-NodeState::Intake feed(NodeState& state, std::vector<std::string> records, Duration uptime = Duration(0)) {
+NodeState::Intake feed(NodeState& state, const std::vector<std::string>& records, Duration uptime = Duration(0)) {
   return state.take_records(records, now, uptime);
 }
 
