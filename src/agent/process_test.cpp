@@ -45,7 +45,7 @@ struct Folder {
     REQUIRE(mkdtemp(name));
     path = name;
     std::ofstream(path / "boot_id") << "boot-1\n";
-    std::ofstream(path / "kmsg");
+    std::ofstream(path / "kmsg") << "";
     fs::create_directories(path / "sys");
     fs::create_directories(path / "proc/1");
     std::ofstream(path / "proc/1/mounts") << "/dev/vda1 / ext4 rw 0 0\n";
