@@ -113,7 +113,7 @@ std::unique_ptr<Scripted> scripted(std::string name, std::function<SensorReport(
   return std::make_unique<Scripted>(std::move(name), std::move(script));
 }
 
-std::unique_ptr<Scripted> hanging(std::string name, std::shared_ptr<Gate> gate) {
+std::unique_ptr<Scripted> hanging(std::string name, const std::shared_ptr<Gate>& gate) {
   auto sensor = scripted(std::move(name), [gate](const SensorInput&) {
     gate->pass();
     return good();
