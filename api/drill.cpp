@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "api/fields.hpp"
 #include "io/json.hpp"
 
 namespace homeostat::api {
@@ -19,18 +20,6 @@ constexpr std::pair<DrillPhase, std::string_view> phase_names[] = {
     {DrillPhase::pending, "Pending"}, {DrillPhase::armed, "Armed"},     {DrillPhase::seen, "Seen"},
     {DrillPhase::done, "Done"},       {DrillPhase::refused, "Refused"}, {DrillPhase::expired, "Expired"},
 };
-
-std::optional<TimePoint> time_at(const object& from, io::JsonPath path) {
-  return parse_rfc3339(io::string_at(from, path));
-}
-
-void put_time(object& into, std::string_view key, const std::optional<TimePoint>& time) {
-  if (time) into[key] = format_rfc3339(*time);
-}
-
-void put_text(object& into, std::string_view key, const std::string& text) {
-  if (!text.empty()) into[key] = text;
-}
 
 DrillStatus decode_status(const object& from) {
   DrillStatus status;

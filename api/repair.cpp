@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
+#include "api/fields.hpp"
 #include "io/json.hpp"
 
 namespace homeostat::api {
@@ -12,18 +13,6 @@ namespace {
 
 using boost::json::array;
 using boost::json::object;
-
-std::optional<TimePoint> time_at(const object& from, io::JsonPath path) {
-  return parse_rfc3339(io::string_at(from, path));
-}
-
-void put_time(object& into, std::string_view key, const std::optional<TimePoint>& time) {
-  if (time) into[key] = format_rfc3339(*time);
-}
-
-void put_text(object& into, std::string_view key, const std::string& text) {
-  if (!text.empty()) into[key] = text;
-}
 
 std::uint32_t small(std::int64_t value) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, 0, 4'294'967'295));

@@ -16,14 +16,6 @@ bool is_representor(std::string_view port_name) {
          (port_name.find("vf") != std::string_view::npos || port_name.find("sf") != std::string_view::npos);
 }
 
-std::string trouble_of(const char* file, SysFault why) {
-  std::string text = "its file ";
-  text += file;
-  text += " is ";
-  text += to_string(why);
-  return text;
-}
-
 }  // namespace
 
 void EthernetReader::identify(const SysFolder& all, const std::string& name, Port& port) {

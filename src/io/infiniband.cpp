@@ -25,14 +25,6 @@ constexpr const char* counter_files[] = {
 };
 static_assert(std::size(counter_files) == fault::port_counter_count);
 
-std::string trouble_of(const char* file, SysFault why) {
-  std::string text = "its file ";
-  text += file;
-  text += " is ";
-  text += to_string(why);
-  return text;
-}
-
 }  // namespace
 
 std::optional<std::uint64_t> leading_number(std::string_view text) {

@@ -34,6 +34,14 @@ std::string joined(std::string_view folder, std::string_view name) {
 
 }  // namespace
 
+std::string trouble_of(const char* file, SysFault why) {
+  std::string text = "its file ";
+  text += file;
+  text += " is ";
+  text += to_string(why);
+  return text;
+}
+
 std::string_view to_string(SysFault fault) {
   switch (fault) {
     case SysFault::none:

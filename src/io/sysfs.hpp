@@ -31,7 +31,8 @@ enum class SysFault {
   garbled,  // not what belongs there
 };
 
-std::string_view to_string(SysFault fault);  // "missing", …
+std::string_view to_string(SysFault fault);              // "missing", …
+std::string trouble_of(const char* file, SysFault why);  // "its file state is missing": the end of a sentence
 SysFault fault_of_errno(int error);
 
 // Text of one file, without the newline at its end. It lives in the tree's buffer until the next read.
