@@ -47,6 +47,9 @@ constexpr std::array rows = {
     CauseRow{"pcie-aer", "", {Family::pcie, 91}},
     CauseRow{"pcie-link", "", {Family::counter, 65}},
     CauseRow{"pcie-counters", "", {Family::pcie, 89}},
+    CauseRow{"gpu-nvml", "PCIE_REPLAYS", {Family::pcie, 90}},
+    CauseRow{"gpu-nvml", "PCIE*", {Family::pcie, 88}},
+    CauseRow{"amd-counters", "PCIE*", {Family::pcie, 90}},
     CauseRow{"gpu-xid", "48", {Family::memory, 30}},
     CauseRow{"gpu-xid", "140", {Family::memory, 31}},
     CauseRow{"gpu-xid", "95", {Family::memory, 32}},
@@ -298,6 +301,17 @@ bool is_polled(const Occurrence& o) {
   return component.ends_with("-nvml") || component.ends_with("-counters");
 }
 
+// What two probes see of one link to the bus is one fault, whichever of them looks first.
+bool are_sights_of_one_link(const Occurrence& a, const Occurrence& b) {
+  return a.cause.family == Family::pcie && b.cause.family == Family::pcie && is_polled(a) && is_polled(b) &&
+         same_pci_device(a.device, b.device);
+}
+
+bool buses_are_companions(const Occurrence& a, const Occurrence& b, const Topology& topology) {
+  if (!same_branch(a, b, topology)) return false;
+  return a.cause.family == b.cause.family || gpu_has_died(a) || gpu_has_died(b) || !is_polled(a) || !is_polled(b);
+}
+
 bool are_companions_on_gpu(const Occurrence& a, const Occurrence& b) {
   const auto one = a.cause.family, two = b.cause.family;
   if (one == two) return true;
@@ -360,7 +374,7 @@ bool same_pci_device(std::string_view a, std::string_view b) {
 bool are_companions(const Occurrence& a, const Occurrence& b, const Topology& topology) {
   const auto one = a.cause.family, two = b.cause.family;
   if (is_of_gpu(one) && is_of_gpu(two)) return gpus_are_companions(a, b);
-  if (one == Family::pcie || two == Family::pcie) return same_branch(a, b, topology);
+  if (one == Family::pcie || two == Family::pcie) return buses_are_companions(a, b, topology);
   if (one == Family::fabric || two == Family::fabric) {
     const auto other = one == Family::fabric ? two : one;
     return other == Family::fabric || other == Family::nvlink || other == Family::teardown;
@@ -406,6 +420,7 @@ bool leads_later(const Occurrence& cause, const Occurrence& effect, const Topolo
   const bool twin = from == Family::bus && to == Family::bus;
   if (effect.at < cause.at && !twin) return false;
   if (is_of_gpu(from) && is_of_gpu(to)) return leads_later_on_gpu(cause, effect);
+  if (are_sights_of_one_link(cause, effect)) return true;
   if (to == Family::pcie)
     return (from == Family::pcie || from == Family::bus) && effect.cause.depth > cause.cause.depth &&
            same_branch(cause, effect, topology);

@@ -326,6 +326,22 @@ TEST_CASE("what a probe finds in its first look need not be one fault; what two 
         "watch ethernet:LINK_DOWN/eth0@0000:43:00.0 +infiniband:LINK_DOWN@0000:43:00.0\n");
 }
 
+// NVML and sysfs look at the same link with holds of their own:
+//
+//   0 s  pcie-counters WIDTH_REDUCED 17:00.0      30 s  gpu-nvml PCIE_WIDTH 17:00       one narrow link, not two
+TEST_CASE("a narrow link is one fault, whichever probe sees it first") {
+  Node sysfs_first, nvml_first, apart;
+  sysfs_first.sense(0, sensed("pcie-counters", "WIDTH_REDUCED", "0000:17:00"));
+  sysfs_first.sense(30'000, sensed("gpu-nvml", "PCIE_WIDTH", "0000:17:00"));
+  CHECK(sysfs_first.tree() == "watch pcie-counters:WIDTH_REDUCED@0000:17:00 +gpu-nvml:PCIE_WIDTH@0000:17:00\n");
+  nvml_first.sense(0, sensed("gpu-nvml", "PCIE_WIDTH", "0000:17:00"));
+  nvml_first.sense(45'000, sensed("pcie-counters", "WIDTH_REDUCED", "0000:17:00"));
+  CHECK(nvml_first.tree() == "watch gpu-nvml:PCIE_WIDTH@0000:17:00 +pcie-counters:WIDTH_REDUCED@0000:17:00\n");
+  apart.sense(0, sensed("gpu-nvml", "PCIE_WIDTH", "0000:17:00"));
+  apart.sense(0, sensed("pcie-counters", "WIDTH_REDUCED", "0000:18:00"));
+  CHECK(apart.tree() == "watch gpu-nvml:PCIE_WIDTH@0000:17:00\nwatch pcie-counters:WIDTH_REDUCED@0000:18:00\n");
+}
+
 TEST_CASE("many links that the kernel loses in one second share a cause") {
   CHECK(tree_of({{0, "mlx5_core 0000:41:00.0 rail0: Link down"},
                  {100, "mlx5_core 0000:42:00.0 rail1: Link down"},
