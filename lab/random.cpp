@@ -6,13 +6,7 @@ namespace homeostat::lab {
 
 std::string random_hex(int bytes) {
   io::SystemRandom random;
-  std::string hex;
-  for (const char c : io::random_bytes(random, static_cast<size_t>(bytes))) {
-    const auto byte = static_cast<unsigned char>(c);
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
-  }
-  return hex;
+  return io::random_hex(random, static_cast<size_t>(bytes));
 }
 
 std::string random_uuid() {

@@ -38,4 +38,14 @@ std::string random_bytes(Random& random, std::size_t count) {
   return out;
 }
 
+std::string random_hex(Random& random, std::size_t bytes) {
+  std::string hex;
+  hex.reserve(2 * bytes);
+  for (const unsigned char byte : random_bytes(random, bytes)) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  return hex;
+}
+
 }  // namespace homeostat::io

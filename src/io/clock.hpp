@@ -36,5 +36,6 @@ class SystemRandom final : public Random {
 };
 
 std::string random_bytes(Random& random, std::size_t count);
+std::string random_hex(Random& random, std::size_t bytes);  // two lower-case digits for each byte
 
 }  // namespace homeostat::io

@@ -20,15 +20,6 @@ namespace {
 constexpr Duration after_conflict{20};
 constexpr size_t token_bytes = 16;
 
-std::string new_token(io::Random& random) {
-  std::string token;
-  for (unsigned char byte : io::random_bytes(random, token_bytes)) {
-    token += "0123456789abcdef"[byte >> 4];
-    token += "0123456789abcdef"[byte & 15];
-  }
-  return token;
-}
-
 bool is_absent(const Error& error) { return error.kind == ErrorKind::not_found; }
 
 Result<std::optional<DrillPool>> read_pool(kube::Client& client, const std::string& name, repair::Policy& policy) {
@@ -134,7 +125,7 @@ Result<kube::ReconcileResult> DrillReconciler::reconcile(const kube::ObjectKey& 
   if (kube::is_deleting(*object)) return kube::ReconcileResult{};
   const auto world = read_world(*client_, drill);
   if (!world) return std::unexpected(world.error());
-  const auto decision = decide_drill(drill, *world, new_token(random_), clock_.now());
+  const auto decision = decide_drill(drill, *world, io::random_hex(random_, token_bytes), clock_.now());
   if (decision.remove) {
     auto removed = client_->remove(kube::resources::drills, "", drill.name, {.uid = drill.uid});
     if (!removed) return std::unexpected(removed.error());
