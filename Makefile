@@ -10,8 +10,6 @@ export CCACHE_MAXSIZE ?= 2G
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-empty :=
-space := $(empty) $(empty)
 JOBS ?= $(shell nproc)
 BENCH ?= all
 LINT_IN ?= src api lab tests bench
@@ -72,10 +70,9 @@ bench: kubernetes images ## measure on the lab; BENCH=heal runs one group; write
 	bench/run $(BENCH)
 
 .PHONY: lint
-lint: ## clang-tidy-19 by .clang-tidy; LINT_IN="src/core" narrows it
+lint: ## clang-tidy-19 on what changed since it was clean; LINT_IN="src/core" narrows it
 	@$(CONFIGURE) >/dev/null
-	$(SOURCES) | grep '\.cpp$$' | grep -E '^($(subst $(space),|,$(strip $(LINT_IN))))/' | \
-	  xargs -r -P$(JOBS) -n4 clang-tidy-19 -p build --quiet --extra-arg=-Wno-unknown-warning-option
+	@scripts/lint --jobs $(JOBS) $(LINT_IN)
 
 .PHONY: format
 format: ## clang-format-19 on every C and C++ file

@@ -496,8 +496,8 @@ Duration RateLimiter::reserve(Duration now) {
 ClientFactory make_client_factory_over(TransportMaker transport, ClusterConfig config, io::Clock& clock,
                                        io::Random& random, ClientOptions options) {
   auto limiter = std::make_shared<RateLimiter>(options.qps, options.burst);
-  return
-      [=, &clock, &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
+  return [transport = std::move(transport), config = std::move(config), options = std::move(options), limiter, &clock,
+          &random] { return std::make_unique<RestClient>(config, transport, clock, random, options, limiter); };
 }
 
 }  // namespace homeostat::kube
