@@ -24,17 +24,9 @@ class EthernetSensor final : public SysSensor {
     const auto ports = reader_.read();
     SensorReport report;
     report.findings = watch_.look(ports, input.monotonic);
-    size_t troubled = 0;
-    std::string trouble;
-    for (const auto& port : ports) {
-      if (!port.trouble.empty()) {
-        ++troubled;
-        trouble = "Network port " + port.name + " cannot be asked: " + port.trouble + ".";
-      } else if (port.listed) {
-        add_samples(port, report);
-      }
-    }
-    set_state(report, ports.size(), troubled, trouble);
+    for (const auto& port : ports)
+      if (port.listed && port.trouble.empty()) add_samples(port, report);
+    set_state(report, ports, [](const auto& port) { return "Network port " + port.name; });
     return report;
   }
 

@@ -40,17 +40,9 @@ class InfinibandSensor final : public SysSensor {
     const auto ports = reader_.read();
     SensorReport report;
     report.findings = watch_.look(ports, input.monotonic);
-    size_t troubled = 0;
-    std::string trouble;
-    for (const auto& port : ports) {
-      if (!port.trouble.empty()) {
-        ++troubled;
-        trouble = "Port " + port.device + "/" + port.port + " cannot be asked: " + port.trouble + ".";
-      } else if (port.listed) {
-        add_samples(port, report);
-      }
-    }
-    set_state(report, ports.size(), troubled, trouble);
+    for (const auto& port : ports)
+      if (port.listed && port.trouble.empty()) add_samples(port, report);
+    set_state(report, ports, [](const auto& port) { return "Port " + port.device + "/" + port.port; });
     return report;
   }
 

@@ -24,18 +24,12 @@ class MemorySensor final : public SysSensor {
     const auto controllers = reader_.read();
     SensorReport report;
     report.findings = watch_.look(controllers, input.monotonic);
-    size_t troubled = 0;
-    std::string trouble;
     for (const auto& controller : controllers) {
-      if (!controller.trouble.empty()) {
-        ++troubled;
-        trouble = "Memory controller " + controller.controller + " cannot be asked: " + controller.trouble + ".";
-      }
       const Labels labels = {{"controller", controller.controller}};
       add_sample(report, "homeostat_memory_corrected_errors_total", labels, controller.corrected);
       add_sample(report, "homeostat_memory_uncorrected_errors_total", labels, controller.uncorrected);
     }
-    set_state(report, controllers.size(), troubled, trouble);
+    set_state(report, controllers, [](const auto& controller) { return "Memory controller " + controller.controller; });
     return report;
   }
 

@@ -25,16 +25,9 @@ class PcieSensor final : public SysSensor {
     const auto devices = reader_.read();
     SensorReport report;
     report.findings = watch_.look(devices, input.monotonic);
-    size_t troubled = 0;
-    std::string trouble;
-    for (const auto& device : devices) {
-      if (!device.trouble.empty()) {
-        ++troubled;
-        trouble = "PCI device " + device.address + " cannot be asked: " + device.trouble + ".";
-      }
+    for (const auto& device : devices)
       if (device.kind != fault::PciKind::bridge) add_samples(device, report);
-    }
-    set_state(report, devices.size(), troubled, trouble);
+    set_state(report, devices, [](const auto& device) { return "PCI device " + device.address; });
     return report;
   }
 

@@ -31,6 +31,19 @@ class SysSensor : public Sensor {
     if (failed) report.message = trouble;
   }
 
+  // The same, counted from what was read of each device; `name_of` names one in the sentence.
+  template <class Reading, class NameOf>
+  void set_state(SensorReport& report, const std::vector<Reading>& devices, NameOf name_of) {
+    size_t troubled = 0;
+    std::string trouble;
+    for (const auto& device : devices) {
+      if (device.trouble.empty()) continue;
+      ++troubled;
+      trouble = name_of(device) + " cannot be asked: " + device.trouble + ".";
+    }
+    set_state(report, devices.size(), troubled, trouble);
+  }
+
  private:
   unsigned silent_looks_ = 0;
   bool has_answered_ = false;
