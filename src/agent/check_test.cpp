@@ -1,13 +1,13 @@
 #include "agent/check.hpp"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "agent/explain.hpp"
 #include "io/json.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::agent;
@@ -16,18 +16,15 @@ namespace {
 
 // A machine with a kernel log and empty trees.
 struct Machine {
-  std::filesystem::path root;
+  TestFolder folder;
+  const std::filesystem::path& root = folder.path;
   Machine() {
-    char name[] = "/tmp/homeostat-check-XXXXXX";
-    REQUIRE(mkdtemp(name));
-    root = name;
-    for (const char* folder : {"sys", "proc/1"}) std::filesystem::create_directories(root / folder);
+    for (const char* name : {"sys", "proc/1"}) std::filesystem::create_directories(root / name);
     for (const char* file : {"proc/mounts", "proc/1/mounts"})
-      std::ofstream(root / file) << "/dev/nvme0n1p1 / ext4 rw,relatime 0 0\n";
-    std::ofstream(root / "boot_id") << "b1\n";
+      folder.write(file, "/dev/nvme0n1p1 / ext4 rw,relatime 0 0\n");
+    folder.write("boot_id", "b1\n");
     log("");
   }
-  ~Machine() { std::filesystem::remove_all(root); }
   void log(const std::string& text) const { std::ofstream(root / "kmsg", std::ios::app) << text; }
   CheckOptions options() const {
     CheckOptions options;

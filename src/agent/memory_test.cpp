@@ -1,38 +1,21 @@
 #include "agent/memory.hpp"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "core/fault/classify.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::agent;
 
-namespace {
-
-struct Folder {
-  std::string path;
-  Folder() {
-    char name[] = "/tmp/homeostat-memory-XXXXXX";
-    REQUIRE(mkdtemp(name));
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
-}  // namespace
-
 TEST_CASE("what was found survives a restart of the agent") {
-  Folder folder;
+  TestFolder folder;
   fault::Ledger ledger;
   ledger.observe(*fault::classify_text("NVRM: Xid (PCI:0000:0a:00): 79, x"), TimePoint(Duration(1'700'000'000'123)),
                  "the line");
   CHECK(load_memory(folder.path).error().kind == ErrorKind::not_found);
-  REQUIRE(save_memory(folder.path + "/deeper", {"boot-1", 77, ledger.entries(), 3, {{4, "GPU-4", "0000:0a:00"}}}));
-  const auto back = load_memory(folder.path + "/deeper");
+  REQUIRE(save_memory(folder.file("deeper"), {"boot-1", 77, ledger.entries(), 3, {{4, "GPU-4", "0000:0a:00"}}}));
+  const auto back = load_memory(folder.file("deeper"));
   REQUIRE(back);
   CHECK(back->boot_id == "boot-1");
   CHECK(back->last_sequence == 77u);
@@ -61,9 +44,9 @@ TEST_CASE("a torn or foreign file is refused, a sequence of zero is one") {
 }
 
 TEST_CASE("a folder that cannot be written is told in a sentence") {
-  Folder folder;
-  std::ofstream(folder.path + "/file") << "x";
-  const auto saved = save_memory(folder.path + "/file/below", {"b", 1, {}, 0, {}});
+  TestFolder folder;
+  folder.write("file", "x");
+  const auto saved = save_memory(folder.file("file/below"), {"b", 1, {}, 0, {}});
   REQUIRE_FALSE(saved.has_value());
   CHECK(saved.error().message.find("cannot write") != std::string::npos);
 }

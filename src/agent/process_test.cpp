@@ -28,6 +28,7 @@
 #include "io/json.hpp"
 #include "io/kmsg.hpp"
 #include "io/tls.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::agent;
@@ -38,19 +39,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Folder {
-  fs::path path;
+struct Folder : TestFolder {
   Folder() {
-    char name[] = "/tmp/homeostat-agent-XXXXXX";
-    REQUIRE(mkdtemp(name));
-    path = name;
-    std::ofstream(path / "boot_id") << "boot-1\n";
-    std::ofstream(path / "kmsg") << "";
+    write("boot_id", "boot-1\n");
+    write("kmsg", "");
     fs::create_directories(path / "sys");
     fs::create_directories(path / "proc/1");
-    std::ofstream(path / "proc/1/mounts") << "/dev/vda1 / ext4 rw 0 0\n";
+    write("proc/1/mounts", "/dev/vda1 / ext4 rw 0 0\n");
   }
-  ~Folder() { fs::remove_all(path); }
 };
 
 // An API server that takes everything, and counts.

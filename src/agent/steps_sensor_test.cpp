@@ -8,22 +8,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::agent;
 
 namespace {
-
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/homeostat-steps-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path + "/" + name) << text; }
-  std::string path;
-};
 
 SensorInput input() {
   SensorInput now;
@@ -49,8 +40,8 @@ const char* const helper =
 }  // namespace
 
 TEST_CASE("without a folder, and where none can be made, the sensor is absent and says why") {
-  Folder folder;
-  auto sensor = make_steps_sensor(folder.path + "/none/steps");
+  TestFolder folder;
+  auto sensor = make_steps_sensor(folder.file("none/steps"));
   const auto said = sensor->look(input());
   CHECK(said.state == fault::ProbeState::absent);
   CHECK(said.message.contains("cannot be made"));
@@ -58,29 +49,29 @@ TEST_CASE("without a folder, and where none can be made, the sensor is absent an
 }
 
 TEST_CASE("it makes the folder, and an empty one is good news") {
-  Folder folder;
-  auto sensor = make_steps_sensor(folder.path + "/steps");
+  TestFolder folder;
+  auto sensor = make_steps_sensor(folder.file("steps"));
   const auto said = sensor->look(input());
   CHECK(said.state == fault::ProbeState::good);
   CHECK(said.message.empty());
-  CHECK(std::filesystem::exists(folder.path + "/steps"));
+  CHECK(std::filesystem::exists(folder.file("steps")));
 }
 
 TEST_CASE("a path that is no folder is a failure, with the reason") {
-  Folder folder;
+  TestFolder folder;
   folder.write("steps", "");
-  const auto said = make_steps_sensor(folder.path + "/steps")->look(input());
+  const auto said = make_steps_sensor(folder.file("steps"))->look(input());
   CHECK(said.state == fault::ProbeState::failed);
   CHECK(said.message.contains("cannot be opened"));
 }
 
 TEST_CASE("what the helper writes is told per job, while it lives") {
-  Folder folder;
+  TestFolder folder;
   const std::string examples = std::string(HOMEOSTAT_SOURCE_DIR) + "/examples";
   ::setenv("SLURM_JOB_ID", "12", 1);
   ::setenv("SLURM_PROCID", "3", 1);
-  std::ofstream(folder.path + "/helper.py") << helper;
-  std::filesystem::create_directory(folder.path + "/steps");
+  folder.write("helper.py", helper);
+  std::filesystem::create_directory(folder.file("steps"));
   int to[2], from[2];
   REQUIRE(::pipe(to) == 0);
   REQUIRE(::pipe(from) == 0);
@@ -88,15 +79,15 @@ TEST_CASE("what the helper writes is told per job, while it lives") {
   if (child == 0) {
     ::dup2(to[0], 0);
     ::dup2(from[1], 1);
-    ::execlp("python3", "python3", "-B", (folder.path + "/helper.py").c_str(), examples.c_str(),
-             (folder.path + "/steps").c_str(), nullptr);
+    ::execlp("python3", "python3", "-B", folder.file("helper.py").c_str(), examples.c_str(),
+             folder.file("steps").c_str(), nullptr);
     ::_exit(127);
   }
   ::close(from[1]);  // so that a helper that fails ends the read
   char ready = 0;
   REQUIRE(::read(from[0], &ready, 1) == 1);
 
-  auto sensor = make_steps_sensor(folder.path + "/steps");
+  auto sensor = make_steps_sensor(folder.file("steps"));
   auto said = sensor->look(input());
   CHECK(said.state == fault::ProbeState::good);
   REQUIRE(said.performance.size() == 1);
@@ -121,7 +112,7 @@ TEST_CASE("what the helper writes is told per job, while it lives") {
 }
 
 TEST_CASE("reports of nobody are no job, nonsense is told and hides nothing") {
-  Folder folder;
+  TestFolder folder;
   folder.write("12.0.json", report(0, 0.4));
   folder.write("12.1.json", "{");
   const auto said = make_steps_sensor(folder.path)->look(input());

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <future>
 #include <string>
 #include <thread>
@@ -14,28 +13,19 @@
 #include "core/fault/catalog.hpp"
 #include "io/fake_sys.hpp"
 #include "io/sysfs.hpp"
+#include "tests/test_folder.hpp"
 
 namespace homeostat::agent {
 
 class TestTree {
  public:
-  TestTree() : folder_(make()), sys(folder_ / "sys") {}
-  ~TestTree() { std::filesystem::remove_all(folder_); }
-  TestTree(const TestTree&) = delete;
-  TestTree& operator=(const TestTree&) = delete;
-
   io::SysRoots roots() const { return {sys.root().string(), sys.proc().string()}; }
 
  private:
-  static std::filesystem::path make() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "homeostat-sys-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    return pattern;
-  }
-  std::filesystem::path folder_;
+  TestFolder folder_;
 
  public:
-  io::FakeSys sys;
+  io::FakeSys sys{folder_.path / "sys"};
 };
 
 inline SensorInput at(std::chrono::seconds time, int expected_gpus = 0) {

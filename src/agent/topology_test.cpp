@@ -1,11 +1,11 @@
 #include "agent/topology.hpp"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 
@@ -14,9 +14,8 @@ namespace fs = std::filesystem;
 //   15:01.0 root port ── 16:00.0 switch ── 17:00.0 GPU (and its audio function, which is none of ours)
 //   00:1f.2 disk controller, no accelerator
 TEST_CASE("the ports above a GPU, from where sysfs has its folder") {
-  char name[] = "/tmp/homeostat-topology-XXXXXX";
-  REQUIRE(mkdtemp(name));
-  const fs::path sys = name;
+  TestFolder tree;
+  const auto& sys = tree.path;
   const auto add = [&](const std::string& folder, const char* device_class) {
     fs::create_directories(sys / "devices" / folder);
     std::ofstream(sys / "devices" / folder / "class") << device_class << "\n";
@@ -31,5 +30,4 @@ TEST_CASE("the ports above a GPU, from where sysfs has its folder") {
   CHECK(topology.leads_to("0000:15:01.0", "0000:17:00"));
   CHECK_FALSE(topology.leads_to("0000:15:02.0", "0000:17:00"));
   CHECK(agent::read_topology(sys / "nowhere").above.empty());
-  fs::remove_all(sys);
 }

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/test_folder.hpp"
+
 using namespace homeostat;
 using namespace homeostat::io;
 
@@ -23,15 +25,8 @@ std::string report_text(const std::string& job, int rank, const std::string& res
          R"(,"group":"stage0","step":42,"step_time_s":0.5,"updated_at":1796031303.737)" + rest + "}";
 }
 
-class Folder {
+class Folder : public TestFolder {
  public:
-  Folder() {
-    char name[] = "/tmp/homeostat-steps-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string file(const std::string& name) const { return path + "/" + name; }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(file(name)) << text; }
   void age(const std::string& name, int seconds) const {
     const timespec then{std::chrono::system_clock::to_time_t(now) - seconds, 0};
     const timespec times[] = {then, then};
@@ -42,7 +37,6 @@ class Folder {
     REQUIRE(result);
     return *result;
   }
-  std::string path;
 };
 
 // A process that holds its report locked, as the helper does; killed at the end.

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -12,29 +11,14 @@
 #include "io/fake_sys.hpp"
 #include "io/infiniband.hpp"
 #include "io/pcie.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::io;
 using namespace std::chrono_literals;
 
-namespace {
-
-struct Folder {
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "homeostat-sysfs-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path = pattern;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::filesystem::path path;
-};
-
-}  // namespace
-
 TEST_CASE("every way in which a file cannot be had has its name") {
-  Folder folder;
+  TestFolder folder;
   FakeSys sys(folder.path / "sys");
   sys.set("d/good", " 42 ");
   sys.set("d/hex", "0x1f");
@@ -80,7 +64,7 @@ TEST_CASE("every way in which a file cannot be had has its name") {
 }
 
 TEST_CASE("a read that hangs can be named from another thread") {
-  Folder folder;
+  TestFolder folder;
   FakeSys sys(folder.path / "sys");
   sys.set("class/thing/state", "good");
   sys.hang("class/thing/state");
@@ -135,7 +119,7 @@ TEST_CASE("numbers, PCI addresses and figures with units") {
 }
 
 TEST_CASE("the fake tree bends and mends") {
-  Folder folder;
+  TestFolder folder;
   FakeSys sys(folder.path / "sys");
   sys.set("a/count", "7");
   sys.bump("a/count", 3);

@@ -15,6 +15,7 @@
 #include "io/jwt.hpp"
 #include "io/tls.hpp"
 #include "kube/connect.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::kube;
@@ -22,19 +23,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/kubeconfig-test-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Folder() { fs::remove_all(path); }
+struct Folder : TestFolder {
   std::string write(const std::string& name, const std::string& text, mode_t mode = 0600) const {
-    const auto file = (path / name).string();
-    std::ofstream(file) << text;
-    chmod(file.c_str(), mode);
-    return file;
+    TestFolder::write(name, text);
+    fs::permissions(path / name, fs::perms(mode));
+    return file(name);
   }
-  fs::path path;
 };
 
 // One cluster, one user, one context; the parts are YAML flow maps.
