@@ -5,7 +5,7 @@
 
 #include "io/files.hpp"
 #include "lab/progress.hpp"
-#include "lab/random.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::lab;
@@ -31,7 +31,8 @@ TEST_CASE("the list of images is read, wrong ones are refused") {
 //    ...snapshots/2 -> base (link)     ──>      the same link: never a chain
 //    ...blobs/sha256/x      (file)     ──>      a link to the template's
 TEST_CASE("a clone copies databases and links layers and blobs") {
-  auto folder = "/tmp/images-test-" + random_hex(8);
+  TestFolder own;
+  auto folder = own.path.string();
   auto from = folder + "/root", to = folder + "/clone";
   std::string snapshots = "/io.containerd.snapshotter.v1.overlayfs/snapshots",
               blobs = "/io.containerd.content.v1.content/blobs/sha256";
@@ -58,19 +59,18 @@ TEST_CASE("a clone copies databases and links layers and blobs") {
   CHECK(*io::read_file(from + "/io.containerd.metadata.v1.bolt/meta.db") == "database");
   CHECK(io::remove_tree(to));  // removes links, never what they lead to
   CHECK(*io::read_file(from + snapshots + "/1/fs/file") == "layer");
-  CHECK(io::remove_tree(folder));
 }
 
 TEST_CASE("pruning keeps what the images need, and half-made folders for the builder to judge") {
+  TestFolder folder;
   LabConfig config;
-  config.cache = "/tmp/prune-test-" + random_hex(8);
+  config.cache = folder.path;
   std::vector<Image> images{{"localhost/a:1", "a.tar", "sha256:1", 1}};
   REQUIRE(io::make_folders(config.cache + "/templates/0123456789abcdef/root"));
   REQUIRE(io::make_folders(config.cache + "/templates/unfinished"));
   prune_templates(config, images);
   CHECK_FALSE(io::exists(config.cache + "/templates/0123456789abcdef"));
   CHECK(io::exists(config.cache + "/templates/unfinished"));
-  CHECK(io::remove_tree(config.cache));
 }
 
 TEST_CASE("progress is told once, in the order of the steps") {

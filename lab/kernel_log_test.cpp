@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "io/files.hpp"
-#include "lab/random.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::lab;
@@ -22,8 +22,8 @@ TEST_CASE("sequences go on after the last whole record") {
 }
 
 TEST_CASE("a boot begins a new log under a new id; the GPUs are the same hardware") {
-  auto folder = "/tmp/kernel-log-test-" + random_hex(8);
-  auto run = folder + "/run";
+  TestFolder folder;
+  auto run = folder.file("run");
   REQUIRE(io::make_folders(run));
   REQUIRE(begin_boot(run, {2, false}));
   CHECK(read_machine(run)->gpus == 2);
@@ -38,12 +38,11 @@ TEST_CASE("a boot begins a new log under a new id; the GPUs are the same hardwar
   CHECK(io::read_file(run + "/kmsg")->starts_with("5,0,"));
   CHECK(io::exists(run + "/steps"));
   CHECK(io::list_folder(run + "/steps").empty());  // what jobs reported before
-  CHECK(io::remove_tree(folder));
 }
 
 TEST_CASE("a machine has ports, memory controllers and a disk; AMD GPUs stand in sys, NVIDIA's in nvml.json") {
-  auto folder = "/tmp/kernel-log-test-" + random_hex(8);
-  auto run = folder + "/run";
+  TestFolder folder;
+  auto run = folder.file("run");
   REQUIRE(io::make_folders(run));
   REQUIRE(begin_boot(run, {2, true}));
   CHECK(read_machine(run)->amd);
@@ -53,5 +52,4 @@ TEST_CASE("a machine has ports, memory controllers and a disk; AMD GPUs stand in
   CHECK(io::list_folder(run + "/sys/class/nvme").size() == 1);
   CHECK(known_uuids(run + "/nvml.json").empty());
   CHECK(io::read_file(run + "/kmsg")->find("NVRM") == std::string::npos);
-  CHECK(io::remove_tree(folder));
 }

@@ -7,7 +7,7 @@
 #include "io/jwt.hpp"
 #include "lab/config.hpp"
 #include "lab/control_plane.hpp"
-#include "lab/random.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::lab;
@@ -56,7 +56,8 @@ TEST_CASE("labs of different instances share no name") {
 }
 
 TEST_CASE("keys are for root alone, kubeconfigs name their user, what is there stays") {
-  auto folder = "/tmp/machine-test-" + random_hex(8);
+  TestFolder own;
+  auto folder = own.path.string();
   auto config = lab_in(folder);
   auto pki = Pki::open(config);
   REQUIRE(pki);
@@ -82,12 +83,11 @@ TEST_CASE("keys are for root alone, kubeconfigs name their user, what is there s
   REQUIRE(manifests);
   CHECK_FALSE(has(*manifests, "the-token"));  // a Secret's data is base64
   CHECK(has(*manifests, io::base64_encode("the-token")));
-  CHECK(io::remove_tree(folder));
 }
 
 TEST_CASE("a lab's configuration is read as it was written; a folder without one says how to begin") {
-  auto folder = "/tmp/config-test-" + random_hex(8);
-  REQUIRE(io::make_folders(folder));
+  TestFolder own;
+  auto folder = own.path.string();
   auto missing = load_config(folder);
   REQUIRE_FALSE(missing);
   CHECK(missing.error().kind == ErrorKind::not_found);
@@ -102,5 +102,4 @@ TEST_CASE("a lab's configuration is read as it was written; a folder without one
   CHECK(read->images == "/i");
   REQUIRE(io::write_file(folder + "/lab.json", "{"));
   CHECK(load_config(folder).error().kind == ErrorKind::invalid);
-  CHECK(io::remove_tree(folder));
 }

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "io/files.hpp"
-#include "lab/random.hpp"
 #include "lab/zone_spec.hpp"
 #include "lab/zones.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::lab;
@@ -42,7 +42,8 @@ TEST_CASE("the start time is field 22, whatever the program is called") {
 }
 
 TEST_CASE("a record is of one process, not of its number") {
-  auto path = "/tmp/zone-test-" + random_hex(8);
+  TestFolder folder;
+  auto path = folder.file("record");
   pid_t child = ::fork();
   if (child == 0) ::pause(), ::_exit(0);
   REQUIRE(write_record(path, child));
@@ -60,5 +61,4 @@ TEST_CASE("a record is of one process, not of its number") {
   CHECK(kill_zone(path));  // again: nothing to do
   REQUIRE(io::write_file(path, "garbage"));
   CHECK_FALSE(read_record(path));
-  ::unlink(path.c_str());
 }

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/test_folder.hpp"
+
 using namespace homeostat;
 using namespace homeostat::agent;
 using fault::ProbeState;
@@ -28,14 +30,9 @@ namespace {
 class Machine {
  public:
   Machine() {
-    char name[] = "/tmp/homeostat-nvml-XXXXXX";
-    const int file = mkstemp(name);
-    REQUIRE(file >= 0);
-    close(file);
-    path_ = name;
-    setenv("HOMEOSTAT_FAKE_NVML", name, 1);
+    write("");
+    setenv("HOMEOSTAT_FAKE_NVML", path_.c_str(), 1);
   }
-  ~Machine() { unlink(path_.c_str()); }
 
   void write(const std::string& text) const {
     std::ofstream(path_ + ".new", std::ios::trunc) << text;
@@ -48,7 +45,8 @@ class Machine {
   void remove() const { unlink(path_.c_str()); }
 
  private:
-  std::string path_;
+  TestFolder folder_;
+  const std::string path_ = folder_.file("nvml.json");
 };
 
 // Looks each five seconds of a clock of its own.

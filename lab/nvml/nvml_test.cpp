@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lab/nvml/nvml_abi.h"
+#include "tests/test_folder.hpp"
 
 namespace {
 
@@ -26,16 +27,12 @@ struct Library {
 #define NVML(library, name) library.get<decltype(name)>(#name)
 
 struct StateFile {
-  std::string path;
+  homeostat::TestFolder folder;
+  const std::string path = folder.file("nvml.json");
   StateFile() {
-    char name[] = "/tmp/homeostat-nvml-XXXXXX";
-    int file = mkstemp(name);
-    REQUIRE(file >= 0);
-    close(file);
-    path = name;
-    setenv("HOMEOSTAT_FAKE_NVML", name, 1);
+    write("");
+    setenv("HOMEOSTAT_FAKE_NVML", path.c_str(), 1);
   }
-  ~StateFile() { unlink(path.c_str()); }
   void write(const std::string& text) { std::ofstream(path, std::ios::trunc) << text; }
 };
 

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <boost/json/value.hpp>
@@ -15,6 +13,7 @@
 #include "io/json.hpp"
 #include "kube/fake_api_server.hpp"
 #include "kube/meta.hpp"
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::agent;
@@ -51,17 +50,13 @@ struct World {
   io::SystemRandom random;
   kube::FakeApiServer server{clock};
   DrillBook book;
-  std::string log;
+  TestFolder folder;
+  const std::string log = folder.file("kmsg");
 
   World() {
-    char path[] = "/tmp/drill-test-XXXXXX";
-    ::close(::mkstemp(path));
-    log = path;
+    folder.write("kmsg", "");
     server.put(kube::resources::node_healths, kube::new_object(kube::resources::node_healths, "", "gpu-a"));
   }
-  ~World() { ::unlink(log.c_str()); }
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
 
   void put(const api::Drill& drill) {
     auto object = kube::new_object(kube::resources::drills, "", drill.name);

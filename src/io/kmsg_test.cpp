@@ -1,13 +1,13 @@
 #include "io/kmsg.hpp"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <thread>
+
+#include "tests/test_folder.hpp"
 
 using namespace homeostat;
 using namespace homeostat::io;
@@ -15,15 +15,9 @@ using namespace homeostat::io;
 namespace {
 
 struct LogFile {
-  std::string path;
-  LogFile() {
-    char name[] = "/tmp/homeostat-kmsg-XXXXXX";
-    const int fd = mkstemp(name);
-    REQUIRE(fd >= 0);
-    close(fd);
-    path = name;
-  }
-  ~LogFile() { unlink(path.c_str()); }
+  TestFolder folder;
+  const std::string path = folder.file("kmsg");
+  LogFile() { append(""); }
   void append(const std::string& text) { std::ofstream(path, std::ios::app) << text; }
 };
 

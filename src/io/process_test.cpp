@@ -9,6 +9,8 @@
 #include <iterator>
 #include <thread>
 
+#include "tests/test_folder.hpp"
+
 using namespace homeostat;
 using namespace std::chrono_literals;
 
@@ -66,8 +68,8 @@ TEST_CASE("what cannot be started says why") {
 }
 
 TEST_CASE("a spawned program writes to its file, is waited for with a bound and can be killed") {
-  char name[] = "/tmp/process-test-XXXXXX";
-  ::close(::mkstemp(name));
+  TestFolder folder;
+  const auto name = folder.file("output");
   auto child = io::Process::spawn({"sh", "-c", "echo out; echo err >&2; exec sleep 30"},
                                   {.stdout_path = name, .stderr_path = name, .new_session = true});
   REQUIRE(child);
@@ -81,5 +83,4 @@ TEST_CASE("a spawned program writes to its file, is waited for with a bound and 
   std::ifstream file(name);
   std::string text(std::istreambuf_iterator<char>(file), {});
   CHECK(text == "out\nerr\n");
-  ::unlink(name);
 }
