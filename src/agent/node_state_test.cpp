@@ -274,7 +274,7 @@ TEST_CASE("a storm costs no more memory than its findings, and all of it fits in
       records.push_back(xid(sequence, sequence % 1000, "0000:0" + std::to_string(sequence % 8) + ":00") +
                         std::string(4000, 'x'));
     }
-    feed(state, std::move(records));
+    feed(state, records);
   }
   const auto view = state.view(now);
   CHECK(view.status.findings.size() <= 64);

@@ -178,6 +178,7 @@ TRANSPORT_TEST("a connection is kept, and one that the server has closed meanwhi
 TRANSPORT_TEST("garbage for an answer, an answer that breaks off and one without a length") {
   const auto answer_with = [&](const std::string& bytes) {
     const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(listener >= 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -315,7 +315,7 @@ TEST_CASE("whatever is written, only a planned line with its token is taken, and
     RC_ASSERT(verdict.line.empty() || verdict.line == bytes);
     if (text.starts_with(drill_marker) && !planned) RC_ASSERT(verdict.what == UserLine::forgery);
   }));
-  CHECK(rc::check("any token that is not the right one", [](std::string wrong) {
+  CHECK(rc::check("any token that is not the right one", [](const std::string& wrong) {
     RC_PRE(wrong != token && wrong.find(' ') == std::string::npos);
     std::vector<ArmedDrill> held{armed()};
     for (const auto& line : held[0].lines)

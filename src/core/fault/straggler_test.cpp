@@ -33,6 +33,7 @@ class FakeJob {
   void run(TimePoint until, const std::function<double(size_t, TimePoint)>& slowed = {}) {
     while (at_ < until) {
       std::vector<double> computes;
+      computes.reserve(factor.size());
       for (size_t i = 0; i < factor.size(); ++i)
         computes.push_back(base_s * factor[i] * (slowed ? slowed(i, at_) : 1.0) * (1 + noise_ * spread_(random_)));
       const double step = *std::ranges::max_element(computes) + 0.02;
@@ -300,6 +301,7 @@ TEST_CASE("a node that computes longer but waits as long as the rest holds nobod
   for (int i = 0; i < 120; ++i) {
     now += look_every;
     std::vector<NodeSpeed> reports;
+    reports.reserve(4);
     for (int n = 0; n < 4; ++n)
       reports.push_back({"n" + std::to_string(n), n == 0 ? 0.6 : 0.4, n == 0 ? 0.4 : 0.3, 1.0, i, now, 0, -1, {}});
     found += stragglers(speed.judge(reports, now)).size();
@@ -315,6 +317,7 @@ TEST_CASE("a longer time that is a trifle beside the step is not slowness") {
   for (int i = 0; i < 120; ++i) {
     now += look_every;
     std::vector<NodeSpeed> reports;
+    reports.reserve(4);
     for (int n = 0; n < 4; ++n)
       reports.push_back({"n" + std::to_string(n), n == 1 ? 0.002 : 0.0014, 0.198, 0.2, i, now, 0, -1, {}});
     found += stragglers(speed.judge(reports, now)).size();
@@ -330,6 +333,7 @@ TEST_CASE("nodes that do not wait for each other are compared, too") {
   for (int i = 0; i < 60; ++i) {
     now += look_every;
     std::vector<NodeSpeed> reports;
+    reports.reserve(3);
     for (int n = 0; n < 3; ++n)
       reports.push_back({"n" + std::to_string(n), n == 2 ? 0.6 : 0.4, 0, n == 2 ? 0.6 : 0.4, i, now, 0, -1, {}});
     last = speed.judge(reports, now);
@@ -421,6 +425,7 @@ TEST_CASE("a job without a step for ten minutes may hang, unless its GPUs work")
     CAPTURE(utilisation);
     JobSpeed speed("12");
     std::vector<NodeSpeed> reports;
+    reports.reserve(3);
     for (int n = 0; n < 3; ++n)
       reports.push_back({"n" + std::to_string(n), 0.4, 0.1, step_s, n == 1 ? 41 : 42, start, 0, utilisation, {}});
     CHECK(speed.judge(reports, start).pace == JobPace::unknown);
@@ -512,6 +517,7 @@ TEST_CASE("noise alone makes no straggler: 10,000 windows") {
       for (int look = 0; look < looks; ++look) {
         now += look_every;
         std::vector<NodeSpeed> reports;
+        reports.reserve(nodes);
         for (int n = 0; n < nodes; ++n)
           reports.push_back({"n" + std::to_string(n), 0.4 * (1 + draw(random)), 0, 1.0, window, now, 0, -1, {}});
         const auto verdict = speed.judge(reports, now);
