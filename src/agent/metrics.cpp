@@ -154,7 +154,7 @@ void tell_node(Book& book, const MetricsInput& in) {
   book.add("homeostat_node_info", {{"node", in.node}, {"slurm_node", in.slurm_node}, {"pool", in.pool}}, 1);
   book.declare("homeostat_node_job", "gauge", "The Slurm jobs on the node.");
   for (size_t i = 0; i < std::min(in.jobs.size(), max_jobs); ++i)
-    book.add("homeostat_node_job", {{"node", in.node}, {"slurm_node", in.slurm_node}, {"job", in.jobs[i]}}, 1);
+    book.add("homeostat_node_job", {{"node", in.node}, {"slurm_node", in.slurm_node}, {"slurm_job", in.jobs[i]}}, 1);
   book.declare("homeostat_node_verdict", "gauge", "1 for the verdict that stands, 0 for the others.");
   for (const std::string verdict : {"Healthy", "Degraded", "Unhealthy", "Unknown"})
     book.add("homeostat_node_verdict", {{"verdict", verdict}}, in.verdict == verdict ? 1 : 0);

@@ -156,7 +156,7 @@ homeostat_kmsg_records_total 100
 homeostat_node_info{node="gpu-abcde",slurm_node="gpu-abcde",pool="gpu"} 1
 # HELP homeostat_node_job The Slurm jobs on the node.
 # TYPE homeostat_node_job gauge
-homeostat_node_job{node="gpu-abcde",slurm_node="gpu-abcde",job="4711"} 1
+homeostat_node_job{node="gpu-abcde",slurm_node="gpu-abcde",slurm_job="4711"} 1
 # HELP homeostat_node_verdict 1 for the verdict that stands, 0 for the others.
 # TYPE homeostat_node_verdict gauge
 homeostat_node_verdict{verdict="Healthy"} 0

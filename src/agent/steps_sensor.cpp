@@ -73,10 +73,10 @@ class StepsSensor final : public Sensor {
       // Another user's reports for the same job (they have fewer ranks, so they come later) have no series.
       if (!sampled.emplace(steps.job, steps.group).second) continue;
       report.samples.push_back(
-          {"homeostat_job_step_seconds", {{"job", steps.job}, {"group", steps.group}}, steps.step_s});
+          {"homeostat_job_step_seconds", {{"slurm_job", steps.job}, {"group", steps.group}}, steps.step_s});
       if (steps.compute_s > 0)
         report.samples.push_back(
-            {"homeostat_job_compute_seconds", {{"job", steps.job}, {"group", steps.group}}, steps.compute_s});
+            {"homeostat_job_compute_seconds", {{"slurm_job", steps.job}, {"group", steps.group}}, steps.compute_s});
     }
   }
 

@@ -101,6 +101,7 @@ TEST_CASE("what the helper writes is told per job, while it lives") {
   CHECK(job.uid == ::geteuid());
   REQUIRE(said.samples.size() == 2);
   CHECK(said.samples[0].name == "homeostat_job_step_seconds");
+  CHECK(said.samples[0].labels.front() == std::pair<std::string, std::string>("slurm_job", "12"));
   CHECK(said.samples[1].name == "homeostat_job_compute_seconds");
   CHECK(said.samples[1].value == doctest::Approx(0.3));
 

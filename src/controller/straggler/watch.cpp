@@ -27,7 +27,7 @@ SlowCondition present_condition(const kube::Object& node) {
 
 // Groups come from people: nothing in a label that would need escaping (io/step_files lets only plain text through).
 std::string labels_of(const StepsKey& key) {
-  return fmt::format("cluster=\"{}\",job=\"{}\",group=\"{}\"", key.cluster, key.job, key.group);
+  return fmt::format("cluster=\"{}\",slurm_job=\"{}\",group=\"{}\"", key.cluster, key.job, key.group);
 }
 
 class Metrics {

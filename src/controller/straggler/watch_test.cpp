@@ -117,7 +117,7 @@ TEST_CASE("a straggler becomes a condition of its node, an event and a metric, a
   CHECK(world.events[0].node == "c");
   CHECK(world.events[0].reason == "Straggler");
   CHECK(world.events[0].warning);
-  const auto labels = std::string(R"(cluster="slurm.demo",job="12",group=""} )");
+  const auto labels = std::string(R"(cluster="slurm.demo",slurm_job="12",group=""} )");
   CHECK(world.watch->metrics().contains("homeostat_straggler{node=\"c\"," + labels + "1\n"));
   CHECK(world.watch->metrics().contains("homeostat_straggler{node=\"a\"," + labels + "0\n"));
   CHECK(world.watch->metrics().contains("homeostat_straggler_ratio{node=\"c\"," + labels + "1.284\n"));
@@ -238,7 +238,7 @@ TEST_CASE("a job that stands still is told once, on one node") {
   CHECK(world.said("b") == "Unknown");
   CHECK(world.said("b", "reason") == "HangSuspected");
   CHECK(
-      world.watch->metrics().contains("homeostat_job_hang_suspected{cluster=\"slurm.demo\",job=\"12\",group=\"\"} 1"));
+      world.watch->metrics().contains("homeostat_job_hang_suspected{cluster=\"slurm.demo\",slurm_job=\"12\",group=\"\"} 1"));
 }
 
 TEST_CASE("a job that becomes slower as a whole is told once and blames nobody") {
