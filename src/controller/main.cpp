@@ -65,6 +65,7 @@ class Program {
         healths_(clients_, kube::resources::node_healths, {}, clock_, random_),
         repairs_(clients_, kube::resources::repairs, {}, clock_, random_),
         clusters_(clients_, kube::resources::slurm_clusters, {}, clock_, random_),
+        policies_(clients_, kube::resources::health_policies, {}, clock_, random_),
         drills_(clients_, clock_, random_),
         stragglers_(clients_, nodes_, healths_, clock_) {}
 
@@ -106,6 +107,14 @@ class Program {
       bool over = now == nullptr || repair::is_terminal(api::decode_repair(*now).phase);
       return over ? keys(healths_) : none();
     });
+    // Other rules count at once, for every node.
+    for (kube::Informer* rules : {&pools_, &policies_})
+      opening.watch(*rules,
+                    [this, &opener](const kube::ObjectKey&, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
+                      if (!rules_have_news(old, now)) return none();
+                      opener.rules_changed();
+                      return keys(nodes_);
+                    });
     repairing.watch(repairs_);
     pooling.watch(pools_);
     auto all_pools = [this](const kube::ObjectKey&, const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
@@ -115,7 +124,7 @@ class Program {
     SlurmClusterOperator slurm(clients_, clock_, random_);
 
     std::vector<std::jthread> threads;
-    for (kube::Informer* informer : {&pools_, &nodes_, &healths_, &repairs_, &clusters_})
+    for (kube::Informer* informer : {&pools_, &nodes_, &healths_, &repairs_, &clusters_, &policies_})
       threads.emplace_back([informer, stop] { informer->run(stop); });
     for (kube::Controller* controller : {&opening, &repairing, &pooling})
       threads.emplace_back([controller, stop] { controller->run(stop); });
@@ -170,7 +179,7 @@ class Program {
   Sessions sessions_;
   std::unique_ptr<Notifications> notifications_;
   kube::EventRecorder recorder_;
-  kube::Informer pools_, nodes_, healths_, repairs_, clusters_;
+  kube::Informer pools_, nodes_, healths_, repairs_, clusters_, policies_;
   DrillOperator drills_;
   StragglerWatch stragglers_;
 };

@@ -55,5 +55,9 @@ bool health_has_news(const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
   return has_news(old, now, health_summary);
 }
 bool node_has_news(const kube::ObjectPtr& old, const kube::ObjectPtr& now) { return has_news(old, now, node_summary); }
+bool rules_have_news(const kube::ObjectPtr& old, const kube::ObjectPtr& now) {
+  return old == nullptr || now == nullptr || kube::uid_of(*old) != kube::uid_of(*now) ||
+         kube::generation_of(*old) != kube::generation_of(*now);
+}
 
 }  // namespace homeostat::controller

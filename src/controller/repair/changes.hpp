@@ -9,5 +9,7 @@ namespace homeostat::controller {
 bool health_has_news(const kube::ObjectPtr& old, const kube::ObjectPtr& now);
 // Conditions without their heartbeats, cordon, labels of ours, boot; also a resync.
 bool node_has_news(const kube::ObjectPtr& old, const kube::ObjectPtr& now);
+// Of a NodePool or HealthPolicy: its spec, not its status. A resync is none.
+bool rules_have_news(const kube::ObjectPtr& old, const kube::ObjectPtr& now);
 
 }  // namespace homeostat::controller

@@ -113,9 +113,17 @@ Result<kube::ReconcileResult> RepairOpener::reconcile(const kube::ObjectKey& key
   return look_at(look);
 }
 
+void RepairOpener::rules_changed() {
+  std::lock_guard lock(mutex_);
+  rules_.clear();
+  ++rules_age_;
+}
+
 Result<Rules> RepairOpener::rules_of(kube::Client& client, const std::string& pool) {
+  std::uint64_t age = 0;
   {
     std::lock_guard lock(mutex_);
+    age = rules_age_;
     auto known = rules_.find(pool);
     if (known != rules_.end() && clock_.monotonic() - known->second.read_at < rules_are_fresh)
       return known->second.rules;
@@ -123,6 +131,7 @@ Result<Rules> RepairOpener::rules_of(kube::Client& client, const std::string& po
   auto rules = read_rules(client, pool);
   if (!rules) return rules;
   std::lock_guard lock(mutex_);
+  if (age != rules_age_) return rules;
   if (rules_.size() >= 1024) rules_.clear();
   rules_[pool] = {*rules, clock_.monotonic()};
   return rules;

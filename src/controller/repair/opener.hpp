@@ -5,6 +5,7 @@
 // Threads: several, for different nodes.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
@@ -24,6 +25,8 @@ class RepairOpener final : public kube::Reconciler {
       : sessions_(sessions), events_(std::move(events)), clock_(clock), fleet_(fleet), book_(book) {}
 
   Result<kube::ReconcileResult> reconcile(const kube::ObjectKey& key, std::stop_token stop) override;
+  // A NodePool or HealthPolicy is another one: what is remembered of them is read anew at the next look.
+  void rules_changed();
 
  private:
   struct Look;  // one node as it was just read
@@ -51,6 +54,7 @@ class RepairOpener final : public kube::Reconciler {
     Duration read_at{0};
   };
   std::map<std::string, CachedRules> rules_;
+  std::uint64_t rules_age_ = 0;  // counts changes, so that what was read before one is not remembered after it
   struct Told {
     std::string message;
     Duration at{0};

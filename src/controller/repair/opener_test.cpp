@@ -225,6 +225,24 @@ TEST_CASE("a Node condition that stands opens a Repair, one that comes and goes 
   }
 }
 
+//  condition stands, for_s 60        -> waits       the policy says for_s 0 -> told at the next look, not 60 s later
+TEST_CASE("another policy counts at the next look") {
+  World world;
+  world.put_node("gpu-n1", "True", {world.condition("KernelDeadlock", "True")});
+  auto set_for_s = [&](int for_s) {
+    kube::Object policy = *world.server.find(resources::health_policies, "", "default");
+    for (auto& rule : io::find(policy, {"spec", "conditions"})->as_array()) rule.as_object()["for_s"] = for_s;
+    world.server.put(resources::health_policies, policy);
+    world.process->opener.rules_changed();
+  };
+  set_for_s(60);
+  CHECK(world.look("gpu-n1").requeue_after == std::optional(60 * second));
+  CHECK(world.told.empty());
+  set_for_s(0);
+  world.look("gpu-n1");
+  CHECK(world.was_told("gpu-n1 KernelDeadlock"));
+}
+
 TEST_CASE("silence: a lost node is replaced, a silent agent is not") {
   World world(10);
   SUBCASE("kubelet, agent and slurmd are silent") {
@@ -454,6 +472,17 @@ TEST_CASE("heartbeats are no news, everything that may change a decision is") {
   CHECK(node_has_news(node, object(resources::nodes)));
   world.report("gpu-n1", {world.finding("79", "replace-node")});
   CHECK(health_has_news(health, object(resources::node_healths)));
+
+  auto rules = std::make_shared<kube::Object>(*world.server.find(resources::node_pools, "", "gpu"));
+  io::set_at(*rules, {"metadata", "generation"}, 1);
+  auto told = std::make_shared<kube::Object>(*rules), changed = std::make_shared<kube::Object>(*rules);
+  io::set_at(*told, {"status", "healthy"}, 2);
+  io::set_at(*changed, {"metadata", "generation"}, 2);
+  CHECK(rules_have_news(nullptr, rules));
+  CHECK(rules_have_news(rules, nullptr));
+  CHECK_FALSE(rules_have_news(rules, rules));
+  CHECK_FALSE(rules_have_news(rules, told));
+  CHECK(rules_have_news(rules, changed));
 }
 
 TEST_CASE("who has fallen silent is told once, until it is heard again") {
