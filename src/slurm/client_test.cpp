@@ -5,19 +5,13 @@
 
 #include <deque>
 
+#include "io/fake_clock.hpp"
 #include "io/jwt.hpp"
 
 using namespace homeostat;
 using namespace homeostat::slurm;
 
 namespace {
-
-struct TestClock final : io::Clock {
-  TimePoint time{std::chrono::seconds{1'796'000'000}};
-  TimePoint now() const override { return time; }
-  Duration monotonic() const override { return time.time_since_epoch(); }
-  void sleep(Duration, std::stop_token) override {}
-};
 
 // What slurmrestd is asked, and what it answers. Pings are answered by version; the rest in the order given.
 struct Script {
@@ -59,7 +53,7 @@ class ScriptedTransport final : public io::HttpTransport {
 
 struct World {
   Script script;
-  TestClock clock;
+  io::FakeClock clock;
   std::unique_ptr<Client> client = make_rest_client({.base_url = "https://rest:6820", .jwt_key = "secret-key-bytes"},
                                                     std::make_unique<ScriptedTransport>(script), clock);
 };

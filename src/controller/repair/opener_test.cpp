@@ -12,6 +12,7 @@
 #include "controller/node_pool/reconciler.hpp"
 #include "controller/repair/changes.hpp"
 #include "core/names.hpp"
+#include "io/fake_clock.hpp"
 #include "io/json.hpp"
 #include "kube/conditions.hpp"
 #include "kube/fake_api_server.hpp"
@@ -26,18 +27,6 @@ namespace {
 
 namespace resources = kube::resources;
 constexpr Duration second{1'000};
-
-struct TestClock final : io::Clock {
-  TimePoint time{Duration{1'764'483'000'000}};
-  TimePoint now() const override { return time; }
-  Duration monotonic() const override { return time.time_since_epoch(); }
-  void sleep(Duration duration, std::stop_token) override { time += duration; }
-};
-
-struct TestRandom final : io::Random {
-  std::uint64_t state = 7;
-  std::uint64_t next() override { return state = state * 6364136223846793005ull + 1442695040888963407ull; }
-};
 
 constexpr const char* policy_text = R"({"budget": {"maxConcurrent": 100, "maxPercent": 100}, "startup_s": 0,
   "resetFallback": "replace-node",
@@ -165,8 +154,8 @@ struct World {
   kube::Object pool_object() const { return *server.find(resources::node_pools, "", "gpu"); }
 
   int size;
-  TestClock clock;
-  TestRandom random;
+  io::FakeClock clock;
+  io::FakeRandom random;
   kube::FakeApiServer server{clock};
   slurm::FakeSlurm slurm{clock.now()};
   provider::FakeProvider machines;

@@ -7,6 +7,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/parse.hpp>
 
+#include "io/fake_clock.hpp"
 #include "io/json.hpp"
 #include "kube/conditions.hpp"
 #include "kube/fake_api_server.hpp"
@@ -17,21 +18,9 @@ using namespace homeostat::controller;
 
 namespace {
 
-struct TestClock final : io::Clock {
-  TimePoint time{std::chrono::seconds{1'796'000'000}};
-  TimePoint now() const override { return time; }
-  Duration monotonic() const override { return time.time_since_epoch(); }
-  void sleep(Duration duration, std::stop_token) override { time += duration; }
-};
-
-struct TestRandom final : io::Random {
-  std::uint64_t state = 7;
-  std::uint64_t next() override { return state = state * 6364136223846793005ull + 1442695040888963407ull; }
-};
-
 struct World {
-  TestClock clock;
-  TestRandom random;
+  io::FakeClock clock;
+  io::FakeRandom random;
   kube::FakeApiServer server{clock};
   kube::ClientFactory clients = server.client_factory(random);
   SlurmClusterReconciler reconciler{clients, clock, random};

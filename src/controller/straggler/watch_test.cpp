@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "core/names.hpp"
+#include "io/fake_clock.hpp"
 #include "io/json.hpp"
 #include "kube/conditions.hpp"
 #include "kube/connect.hpp"
@@ -17,18 +18,6 @@ using namespace homeostat::controller;
 
 namespace {
 
-struct TestClock final : io::Clock {
-  TimePoint time{std::chrono::seconds{1'796'000'000}};
-  TimePoint now() const override { return time; }
-  Duration monotonic() const override { return time.time_since_epoch(); }
-  void sleep(Duration duration, std::stop_token) override { time += duration; }
-};
-
-struct TestRandom final : io::Random {
-  std::uint64_t state = 7;
-  std::uint64_t next() override { return state = state * 6364136223846793005ull + 1442695040888963407ull; }
-};
-
 struct Told {
   std::string node, reason;
   bool warning;
@@ -36,8 +25,8 @@ struct Told {
 
 // Nodes of one Slurm cluster whose agents report every 10 s.
 struct World {
-  TestClock clock;
-  TestRandom random;
+  io::FakeClock clock;
+  io::FakeRandom random;
   kube::FakeApiServer server{clock};
   kube::ClientFactory clients = server.client_factory(random, "homeostat-controller");
   std::unique_ptr<kube::Client> client = clients();
@@ -237,8 +226,8 @@ TEST_CASE("a job that stands still is told once, on one node") {
   CHECK(world.events[0].reason == "JobHangSuspected");
   CHECK(world.said("b") == "Unknown");
   CHECK(world.said("b", "reason") == "HangSuspected");
-  CHECK(
-      world.watch->metrics().contains("homeostat_job_hang_suspected{cluster=\"slurm.demo\",slurm_job=\"12\",group=\"\"} 1"));
+  CHECK(world.watch->metrics().contains(
+      "homeostat_job_hang_suspected{cluster=\"slurm.demo\",slurm_job=\"12\",group=\"\"} 1"));
 }
 
 TEST_CASE("a job that becomes slower as a whole is told once and blames nobody") {

@@ -3,18 +3,13 @@
 #include <doctest/doctest.h>
 
 #include "api/repair.hpp"
+#include "io/fake_clock.hpp"
 #include "kube/meta.hpp"
 
 using namespace homeostat;
 using namespace homeostat::controller;
 
 namespace {
-
-struct StillClock final : io::Clock {
-  TimePoint now() const override { return TimePoint{Duration{1'764'483'000'000}}; }
-  Duration monotonic() const override { return Duration{0}; }
-  void sleep(Duration, std::stop_token) override {}
-};
 
 kube::ObjectPtr repair_in(const std::string& name, repair::Phase phase) {
   repair::Record record;
@@ -28,7 +23,7 @@ kube::ObjectPtr repair_in(const std::string& name, repair::Phase phase) {
 }  // namespace
 
 TEST_CASE("what Prometheus reads: repairs by pool and phase, answers, the breaker, what detectors say") {
-  StillClock clock;
+  io::FakeClock clock;
   PlanBook book(clock);
   kube::Store pools, repairs;
   pools.put(std::make_shared<const kube::Object>(kube::new_object(kube::resources::node_pools, "", "gpu")));
