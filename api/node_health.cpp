@@ -3,6 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
+#include "core/names.hpp"
 #include "io/json.hpp"
 
 namespace homeostat::api {
@@ -166,6 +167,8 @@ NodeHealth decode_node_health(const boost::json::object& object) {
   health.name = io::string_at(object, {"metadata", "name"});
   health.uid = io::string_at(object, {"metadata", "uid"});
   health.resource_version = io::string_at(object, {"metadata", "resourceVersion"});
+  health.drills_by_kernel_log =
+      io::string_at(object, {"metadata", "annotations", names::drills_by_annotation}) == names::drills_by_kernel_log;
   auto& status = health.status;
   status.boot_id = io::string_at(object, {"status", "bootId"});
   status.last_report = time_at(object, {"status", "lastReport"});

@@ -100,6 +100,7 @@ struct NodeHealthStatus {
 struct NodeHealth {
   std::string name;  // of the Node
   std::string uid, resource_version;
+  bool drills_by_kernel_log = false;  // its agent can prove a drill (names::drills_by_annotation); decoded only
   NodeHealthStatus status;
 };
 

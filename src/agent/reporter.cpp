@@ -105,6 +105,9 @@ Result<void> Reporter::ensure_object() {
   if (auto read = read_node(); !read) return read;
   auto object = kube::new_object(node_healths, "", options_.node_name);
   io::set_at(object, {"metadata", "ownerReferences"}, boost::json::array{kube::owner_reference(nodes, node_)});
+  if (options_.drills_by_kernel_log)
+    io::set_at(object, {"metadata", "annotations", names::drills_by_annotation},
+               boost::json::string(names::drills_by_kernel_log));
   const auto applied =
       client_->apply(node_healths, "", options_.node_name, object, {std::string(names::agent_manager), true, ""});
   state_.count_write("node-health", applied.has_value());

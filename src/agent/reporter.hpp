@@ -20,7 +20,8 @@ namespace homeostat::agent {
 struct ReporterOptions {
   std::string node_name;
   std::string policy_name = "default";
-  std::optional<int> expected_gpus;  // fixed by the operator; else read from the Node
+  std::optional<int> expected_gpus;   // fixed by the operator; else read from the Node
+  bool drills_by_kernel_log = false;  // said on the NodeHealth, so that a drill that nobody can prove is refused
   Duration batch{1'000};
   Duration heartbeat{10'000};
   Duration node_condition_heartbeat{60'000};

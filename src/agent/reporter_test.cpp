@@ -143,7 +143,9 @@ struct Fixture {
   NodeState state;
   Reporter reporter;
 
-  Fixture() : reporter(options(), state, [this] { return std::make_unique<Forward>(client); }, clock, random) {
+  explicit Fixture(bool drills_by_kernel_log = false)
+      : reporter(
+            options(drills_by_kernel_log), state, [this] { return std::make_unique<Forward>(client); }, clock, random) {
     client.objects["nodes/n1"] = *io::parse_json_object(
         R"({"metadata":{"name":"n1","uid":"u-1"},"status":{"capacity":{"nvidia.com/gpu":"8"}}})");
     state.begin_boot("b1");
@@ -152,9 +154,10 @@ struct Fixture {
     nvml.state = fault::ProbeState::absent;
     state.take_sensor("nvml", {}, std::move(nvml), clock.now());
   }
-  static ReporterOptions options() {
+  static ReporterOptions options(bool drills_by_kernel_log) {
     ReporterOptions options;
     options.node_name = "n1";
+    options.drills_by_kernel_log = drills_by_kernel_log;
     return options;
   }
   const Object& health() { return client.objects["nodehealths/n1"]; }
@@ -185,6 +188,14 @@ TEST_CASE("the first report makes the NodeHealth, owned by its Node, and sets th
   const auto& condition = io::array_at(f.client.last_patch, {"status", "conditions"}).at(0);
   CHECK(io::string_at(condition, {"type"}) == "AcceleratorHealthy");
   CHECK(io::string_at(condition, {"status"}) == "True");
+}
+
+TEST_CASE("the NodeHealth says whether its agent can prove a drill") {
+  Fixture without, with(true);
+  REQUIRE(without.reporter.report());
+  REQUIRE(with.reporter.report());
+  CHECK_FALSE(api::decode_node_health(without.health()).drills_by_kernel_log);
+  CHECK(api::decode_node_health(with.health()).drills_by_kernel_log);
 }
 
 TEST_CASE("the Node's condition is written when it changes, not with each report") {

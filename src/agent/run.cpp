@@ -104,6 +104,7 @@ Result<void> run(const RunOptions& options, std::stop_token stop) {
   report.node_name = options.node_name;
   report.policy_name = options.policy_name;
   report.expected_gpus = options.expected_gpus;
+  report.drills_by_kernel_log = options.drill_by_kmsg;
   Reporter reporter(report, *state, *clients, clock, random);
   DrillWatcherOptions drill;
   drill.node_name = options.node_name;

@@ -13,7 +13,9 @@ namespace homeostat::cli {
 
 namespace {
 
-constexpr Duration arming_limit{15'000}, ready_limit{15'000}, decision_limit{45'000};
+constexpr Duration arming_limit{15'000}, ready_limit{15'000};
+// The controller decides sooner; the longest is the policy's hold for a reset, a minute by default.
+constexpr Duration decision_limit{150'000};
 constexpr Duration look_fast{10}, look_slowly{250};
 // From when on a sensor that takes its time is asked about less often.
 constexpr Duration fast_for{2'000};
@@ -164,13 +166,13 @@ Result<void> DrillDriver::wait_seen() {
 
 Result<void> DrillDriver::wait_decision() {
   const auto begun = clock_.monotonic();
+  auto told = outcome_.drill.status.message;
   while (!stop_.stop_requested()) {
     if (auto now = read(); !now && now.error().kind == ErrorKind::not_found) return now;
     const auto& status = outcome_.drill.status;
-    if (!status.repair.empty() || !api::is_active(status.phase)) {
-      tell_(status.message);
-      return {};
-    }
+    const bool decided = !status.repair.empty() || !api::is_active(status.phase);
+    if (decided || (status.phase == api::DrillPhase::seen && status.message != told)) tell_(told = status.message);
+    if (decided) return {};
     if (clock_.monotonic() - begun > decision_limit)
       return fail(ErrorKind::timeout, "It is not decided after " + format_duration(decision_limit) +
                                           " what is done about it. See: homeostat kubectl get drill " +

@@ -42,7 +42,11 @@ struct World {
                      [this](const std::string& line) { told.push_back(line); }};
   std::vector<std::jthread> threads;
 
-  explicit World(std::string_view provider) {
+  bool by_kernel_log;
+
+  // by_kernel_log: its agent can write and prove drills, as on real nodes.
+  explicit World(std::string_view provider, bool agent_writes = true)
+      : by_kernel_log(provider != "local" && agent_writes) {
     char path[] = "/tmp/drill-driver-test-XXXXXX";
     ::close(::mkstemp(path));
     log = path;
@@ -82,6 +86,9 @@ struct World {
     status.devices = {{"0000:17:00", 0, "GPU-a", "Good", ""}};
     status.findings = std::move(findings);
     health["status"] = api::encode_node_health_status(status);
+    if (by_kernel_log)
+      io::set_at(health, {"metadata", "annotations", names::drills_by_annotation},
+                 boost::json::string(names::drills_by_kernel_log));
     server.put(resources::node_healths, health);
   }
   void report_line(std::string_view line) {
@@ -169,6 +176,19 @@ TEST_CASE("a production pool refuses, with what to write, and nothing strikes") 
   CHECK(refused.error().kind == ErrorKind::forbidden);
   CHECK(refused.error().message.find("homeostat inject gpu-a xid=79 --production") != std::string::npos);
   CHECK(world.driver.outcome().drill.status.phase == api::DrillPhase::refused);
+}
+
+//  provider cluster-api, agent without --drill-by-kmsg   -> refused at once, not after a minute of waiting
+TEST_CASE("a node whose agent cannot prove a drill refuses at once, even where drills are allowed") {
+  World world("cluster-api", false);
+  world.run_controller();
+  world.run_agent(false);
+  const auto before = world.clock.monotonic();
+  const auto refused = world.driver.order({"gpu-a", "amd=ue", "", true});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().kind == ErrorKind::forbidden);
+  CHECK(refused.error().message.find("--drill-by-kmsg") != std::string::npos);
+  CHECK(world.clock.monotonic() - before < Duration(5'000));
 }
 
 TEST_CASE("an interrupted order and a strike that fails take the drill back") {

@@ -62,7 +62,8 @@ TEST_CASE("kinds are found where the API server keeps them") {
 
 TEST_CASE("the manifests that we ship are read, every one") {
   const std::string root = HOMEOSTAT_SOURCE_DIR;
-  for (const char* path : {"/deploy/manifests", "/deploy/lab", "/examples/cluster.yaml", "/api/crds"}) {
+  for (const char* path :
+       {"/deploy/manifests", "/deploy/lab", "/examples/cluster.yaml", "/examples/amd-pool.yaml", "/api/crds"}) {
     CAPTURE(path);
     const auto objects = read_manifests(root + path);
     REQUIRE(objects.has_value());

@@ -30,6 +30,10 @@ inline constexpr std::string_view production_label = "homeostat.dev/production";
 // NodeHealth annotation: the Drill that the node's agent holds ready, so that whoever breaks something knows that it
 // will be taken for a drill.
 inline constexpr std::string_view drill_annotation = "homeostat.dev/drill";
+// NodeHealth annotation: "kernel-log" where the node's agent writes a drill's lines itself. Without it only fake
+// hardware can fail there.
+inline constexpr std::string_view drills_by_annotation = "homeostat.dev/drills-by";
+inline constexpr std::string_view drills_by_kernel_log = "kernel-log";
 // NodePool annotation "<repair>@<time>": the repair that is being opened (controller/repair/slot).
 inline constexpr std::string_view opening_annotation = "homeostat.dev/opening";
 // Pod label that forbids automatic replacement of the pod's node when its value is "true".

@@ -1,6 +1,7 @@
 #include "controller/drill/decide.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "core/fault/drill.hpp"
 #include "core/names.hpp"
@@ -75,13 +76,22 @@ std::string repair_objection(const Drill& drill, const DrillWorld& world) {
          " are open, so this drill would not be healed. Wait for them (homeostat repairs).";
 }
 
-std::string health_objection(const Drill& drill, const DrillWorld& world, TimePoint now) {
+std::string silence_objection(const Drill& drill, const DrillWorld& world, TimePoint now) {
+  if (!world.health || world.health->status.last_report + report_age >= now) return {};
+  return "The agent of node " + drill.node + " has not reported since " +
+         format_rfc3339(world.health->status.last_report) + ", so nobody would see the drill. Look at its pod first.";
+}
+
+// On a real node the agent strikes and proves that it was ordered; where none does, nothing would ever happen, whatever
+// else is allowed.
+std::string agent_objection(const Drill& drill, const DrillWorld& world) {
   if (!world.health)
     return "No agent has reported on node " + drill.node +
            " yet, so nobody would see the drill. Is the DaemonSet homeostat-agent running there?";
-  if (world.health->status.last_report + report_age >= now) return {};
-  return "The agent of node " + drill.node + " has not reported since " +
-         format_rfc3339(world.health->status.last_report) + ", so nobody would see the drill. Look at its pod first.";
+  if (world.health->drills_by_kernel_log || (world.pool && world.pool->fake_hardware)) return {};
+  return "No drill can strike node " + drill.node +
+         ": it is in no NodePool of the lab, and its agent writes none into the kernel log. Start the agent with "
+         "--drill-by-kmsg, as deploy/manifests does.";
 }
 
 // The device that the drill names, from what the agent knows of the node.
@@ -123,13 +133,18 @@ std::string sentence(std::string text) {
   return text;
 }
 
-// The finding that tells of the drill, or nullptr. A drill that only fake hardware can do has no line of its own.
+// The finding that tells of the drill, the telling one before what comes with it; or nullptr. A drill that only fake
+// hardware can do has no line of its own.
 const api::HealthFinding* seen_finding(const DrillStatus& status, const api::NodeHealth& health) {
-  for (const auto& finding : health.status.findings)
-    if ((finding.drill || finding.id == status.findings.front()) &&
-        fault::matches_expected(finding.id, status.findings))
-      return &finding;
-  return nullptr;
+  const api::HealthFinding* seen = nullptr;
+  for (const auto& finding : health.status.findings) {
+    if ((!finding.drill && finding.id != status.findings.front()) ||
+        !fault::matches_expected(finding.id, status.findings))
+      continue;
+    if (fault::matches_expected(finding.id, std::span(status.findings).first(1))) return &finding;
+    if (seen == nullptr) seen = &finding;
+  }
+  return seen;
 }
 
 bool shows(const Drill& drill, const api::NodeHealth& health, TimePoint now) {
@@ -155,8 +170,9 @@ DrillDecision arm(const Drill& drill, const DrillWorld& world, const std::string
   if (!fault::is_drill_device(drill.device))
     return refuse("device is a GPU's index such as 0, or a PCI address such as 0000:17:00");
   if (!world.node_exists) return refuse("There is no node " + drill.node + ". See kubectl get nodes");
-  for (const auto& objection : {production_objection(drill, world), other_drill_objection(drill, world),
-                                repair_objection(drill, world), health_objection(drill, world, now)})
+  for (const auto& objection :
+       {agent_objection(drill, world), production_objection(drill, world), other_drill_objection(drill, world),
+        repair_objection(drill, world), silence_objection(drill, world, now)})
     if (!objection.empty()) return refuse(objection);
   const auto target = find_target(drill, *fault, world);
   if (!target) return refuse(target.error().message);
@@ -231,6 +247,21 @@ std::string why_no_repair(const Drill& drill, const DrillWorld& world) {
   return "the node's verdict is " + world.health->status.verdict;
 }
 
+// How long after it was seen a Repair may still come.
+Duration patience_with(const Drill& drill, const DrillWorld& world) {
+  bool any = false, may_replace = false, waits_for_reset = false;
+  for (const auto& finding : world.health->status.findings) {
+    if (!fault::matches_expected(finding.id, drill.status.findings)) continue;
+    const auto& answer = finding.repair_class;
+    any = true;
+    may_replace = may_replace || answer.empty() || answer == fault::to_string(fault::RepairClass::replace_node);
+    waits_for_reset = waits_for_reset || answer == fault::to_string(fault::RepairClass::reset);
+  }
+  const bool stands_in = world.policy.reset_fallback == fault::RepairClass::replace_node;
+  if (may_replace || !any) return drill_patience;
+  return waits_for_reset && stands_in ? world.policy.reset_hold + drill_patience : drill_patience_unanswered;
+}
+
 DrillDecision watch_seen(const Drill& drill, const DrillWorld& world, TimePoint now) {
   DrillStatus status = drill.status;
   if (const auto* record = repair_of(drill, world)) {
@@ -245,7 +276,13 @@ DrillDecision watch_seen(const Drill& drill, const DrillWorld& world, TimePoint 
   if (!world.node_exists || !world.health) return end(status, DrillPhase::done, "Seen; then the node was gone.", now);
   if (!shows(drill, *world.health, now))
     return end(status, DrillPhase::done, "Seen, and the node has recovered; no repair was needed.", now);
-  if (status.seen_at && now < *status.seen_at + drill_patience) return {std::move(status), look_while_seen, false};
+  const auto patience = patience_with(drill, world);
+  if (status.seen_at && now < *status.seen_at + patience) {
+    if (patience > drill_patience)
+      status.message = "Seen; the policy's answer is a reset, which somebody else may make for " +
+                       format_duration(world.policy.reset_hold) + " before the node is replaced.";
+    return {std::move(status), look_while_seen, false};
+  }
   return end(status, DrillPhase::done,
              "Seen; no repair was opened: " + why_no_repair(drill, world) +
                  ". The finding stays until homeostat inject " + drill.node + " clear.",

@@ -14,7 +14,9 @@
 
 namespace homeostat::controller {
 
-inline constexpr Duration drill_patience{30'000};  // Seen, until a Repair must have been opened
+// Seen, until a Repair must have been opened; where the policy answers with none, until a companion may have come
+// that it answers with one.
+inline constexpr Duration drill_patience{30'000}, drill_patience_unanswered{10'000};
 inline constexpr Duration drill_kept{86'400'000};  // over, until it is taken away
 
 struct DrillPool {

@@ -97,7 +97,10 @@ TEST_CASE("what stands in the way of a drill is said, with what to do") {
       {"Write which fault", [](auto& d, auto&) { d.fault = "rm -rf"; }},
       {"GPU's index", [](auto& d, auto&) { d.device = "../x"; }},
       {"inject gpu-a xid=79 --production", [](auto&, auto& w) { w.pool->production = true; }},
-      {"in no NodePool", [](auto&, auto& w) { w.pool.reset(); }},
+      {"is in no NodePool, so nobody has said",
+       [](auto&, auto& w) { w.pool.reset(), w.health->drills_by_kernel_log = true; }},
+      {"Start the agent with --drill-by-kmsg", [](auto&, auto& w) { w.pool.reset(); }},
+      {"in no NodePool of the lab", [](auto&, auto& w) { w.pool->fake_hardware = false; }},
       {"is being repaired (rep-1", [](auto&, auto& w) { w.repairs = {open_repair("rep-1", "gpu-a")}; }},
       {"The budget allows 1", [](auto&, auto& w) { w.repairs = {open_repair("rep-1", "gpu-b")}; }},
       {"No agent has reported", [](auto&, auto& w) { w.health.reset(); }},
@@ -107,7 +110,10 @@ TEST_CASE("what stands in the way of a drill is said, with what to do") {
       {"sees no GPU", [](auto&, auto& w) { w.health->status.devices.clear(); }},
       {"already shows gpu-xid:79@0000:17:00",
        [](auto&, auto& w) { w.health->status.findings = {finding("gpu-xid:79@0000:17:00", false)}; }},
-      {"only the lab's fake hardware", [](auto& d, auto& w) { d.fault = "thermal", w.pool->fake_hardware = false; }},
+      {"only the lab's fake hardware",
+       [](auto& d, auto& w) {
+         d.fault = "thermal", w.pool->fake_hardware = false, w.health->drills_by_kernel_log = true;
+       }},
       {"Drill e (xid=13) is not over",
        [](auto&, auto& w) {
          auto other = ordered("xid=13");
@@ -167,6 +173,7 @@ TEST_CASE("a pool of real machines is production until it says otherwise; the la
   auto drill = ordered();
   drill.allow_production = true;
   auto world = lab();
+  world.health->drills_by_kernel_log = true;
   world.pool = judge_pool({"prod", 4, 2, true, false}, "cluster-api", "");
   CHECK(decide(drill, world).next.phase == DrillPhase::armed);
   world.pool.reset();
@@ -245,13 +252,38 @@ TEST_CASE("a drill that was seen ends without a repair when the node recovers or
   const auto drill = seen();
   auto world = lab();
   CHECK(decide(drill, world).next.message.find("has recovered") != std::string::npos);
-  world.health->status.findings = {finding("gpu-xid:79@0000:17:00", true, "watch")};
-  CHECK(decide(drill, world, now + Duration(29'999)).next.phase == DrillPhase::seen);
+  struct Wait {
+    std::string_view repair_class;
+    fault::RepairClass fallback;
+    Duration until;
+  };
+  using fault::RepairClass;
+  // A reset that nobody can make becomes a replacement after its hold of 60 s.
+  const Wait waits[] = {{"replace-node", RepairClass::watch, Duration(30'000)},
+                        {"", RepairClass::watch, Duration(30'000)},
+                        {"reset", RepairClass::replace_node, Duration(90'000)},
+                        {"reset", RepairClass::watch, Duration(10'000)},
+                        {"drain-after-job", RepairClass::replace_node, Duration(10'000)},
+                        {"watch", RepairClass::replace_node, Duration(10'000)}};
+  for (const auto& row : waits) {
+    world.policy.reset_fallback = row.fallback;
+    world.health->status.findings = {finding("gpu-xid:79@0000:17:00", true, std::string(row.repair_class))};
+    const auto before = decide(drill, world, now + row.until - Duration(1)).next;
+    CHECK(before.phase == DrillPhase::seen);
+    CHECK((before.message.find("for 1m00s before the node is replaced") != std::string::npos) ==
+          (row.until == Duration(90'000)));
+    CHECK(decide(drill, world, now + row.until).next.phase == DrillPhase::done);
+  }
   struct Case {
     std::string_view says;
     std::function<void(DrillWorld&)> change;
   };
   const Case cases[] = {{"is watch.", [](auto&) {}},
+                        {"answer to gpu-xid:79@0000:17:00 is watch.",  // and not to what came with it
+                         [](auto& w) {
+                           auto& findings = w.health->status.findings;
+                           findings.insert(findings.begin(), finding("gpu-nvml:GPU_LOST@0000:17:00", true, "watch"));
+                         }},
                         {"healing is off in NodePool gpu", [](auto& w) { w.pool->facts.healing = false; }},
                         {"healing.dryRun", [](auto& w) { w.pool->facts.dry_run = true; }},
                         {"in no NodePool", [](auto& w) { w.pool.reset(); }}};
