@@ -156,7 +156,7 @@ Result<void> empty_step_folder(const std::string& folder) {
 Result<void> begin_boot(const std::string& run_folder, const FakeMachine& machine) {
   if (auto made = io::make_folders(run_folder); !made) return made;
   auto uuids = known_uuids(run_folder + "/nvml.json");
-  uuids.resize(machine.amd ? 0 : static_cast<size_t>(machine.gpus));
+  uuids.resize(static_cast<size_t>(machine.gpus));
   for (auto& uuid : uuids)
     if (uuid.empty()) uuid = "GPU-" + random_uuid();
   if (auto built = build_sys(run_folder, machine); !built) return built;
@@ -166,10 +166,11 @@ Result<void> begin_boot(const std::string& run_folder, const FakeMachine& machin
       {"/../hardware", std::to_string(machine.gpus) + (machine.amd ? " amd\n" : " nvidia\n")},
       {"/../booted", std::to_string(boottime_us())},
       {"/kmsg", ""},
-      {"/boot_id", random_uuid() + "\n"},
-      {"/nvml.json", healthy_gpus(uuids)}};
+      {"/boot_id", random_uuid() + "\n"}};
   for (const auto& [name, text] : files)
     if (auto written = io::write_file(run_folder + name, text); !written) return written;
+  if (!machine.amd)
+    if (auto written = io::write_file(run_folder + "/nvml.json", healthy_gpus(uuids)); !written) return written;
   return append_lines(run_folder, first_words(machine));
 }
 

@@ -164,10 +164,12 @@ ZoneSpec machine_spec(const LabConfig& config, const Machine& machine) {
                  {Kind::bind, folder + "/run/boot_id", "/proc/sys/kernel/random/boot_id", true}};
   if (io::exists("/etc/machine-id"))
     spec.mounts.push_back({Kind::bind, folder + "/machine-id", "/etc/machine-id", true});
-  if (!config.nvml.empty())
+  // Where no NVIDIA GPU is, no driver of NVIDIA is installed: the agent finds its library as on a real machine.
+  const bool amd = has_amd_gpus(machine.order);
+  if (!config.nvml.empty() && machine.order.gpus > 0 && !amd)
     spec.mounts.push_back({Kind::bind, config.nvml.substr(0, config.nvml.rfind('/')), "/usr/lib/homeostat/nvml", true});
   // Device 1:3 is /dev/null: what a fake GPU has to do.
-  if (has_amd_gpus(machine.order)) {
+  if (amd) {
     spec.devices.push_back({"kfd", 1, 3});
   } else {
     for (int i = 0; i < machine.order.gpus; ++i) spec.devices.push_back({"nvidia" + std::to_string(i), 1, 3});

@@ -43,8 +43,22 @@ TEST_CASE("an order's labels, taints and GPUs reach the kubelet and the devices"
   CHECK(has(text, "--node-labels=homeostat.dev/pool=gpu,zone=a"));
   CHECK(has(text, "--node-ip=10.77.0.17"));
   CHECK(has(text, R"("source":"/build/lib/nvml","target":"/usr/lib/homeostat/nvml","readOnly":true)"));
-  machine.order.gpus = 0;
-  CHECK(machine_spec(config, machine).devices.empty());
+}
+
+TEST_CASE("a machine without NVIDIA's GPUs has none of its devices and no driver of it") {
+  auto config = lab_in("/state");
+  config.nvml = "/build/lib/nvml/libnvidia-ml.so.1";
+  Machine machine;
+  machine.order = {"t", "amd-abcde", "amd", 2, {{"lab.homeostat.dev/gpus", "amd"}}, {}};
+  machine.number = 18;
+  auto spec = machine_spec(config, machine);
+  REQUIRE(spec.devices.size() == 1);
+  CHECK(spec.devices[0].name == "kfd");
+  CHECK_FALSE(has(to_json(spec), "nvml"));
+  machine.order.gpus = 0, machine.order.labels.clear();
+  spec = machine_spec(config, machine);
+  CHECK(spec.devices.empty());
+  CHECK_FALSE(has(to_json(spec), "nvml"));
 }
 
 TEST_CASE("labs of different instances share no name") {
