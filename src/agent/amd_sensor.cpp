@@ -1,6 +1,7 @@
 #include "agent/amd_sensor.hpp"
 
 #include <array>
+#include <map>
 
 #include "agent/sys_sensor.hpp"
 #include "io/amd.hpp"
@@ -11,7 +12,8 @@ namespace {
 
 class AmdSensor final : public SysSensor {
  public:
-  explicit AmdSensor(const io::SysRoots& roots) : AmdSensor(io::AmdReader(roots)) {}
+  AmdSensor(io::AmdReader reader, AmdSensorOptions options)
+      : SysSensor(reader.now_reading()), reader_(std::move(reader)), options_(std::move(options)) {}
 
   std::string_view name() const override { return "amd"; }
   std::span<const std::string_view> components() const override {
@@ -20,7 +22,10 @@ class AmdSensor final : public SysSensor {
   }
 
   SensorReport look(const SensorInput& input) override {
+    recall();
     const auto gpus = reader_.read(input.monotonic);
+    // The list first: a finding of a GPU is of use only where the GPU is known.
+    if (options_.devices_seen) options_.devices_seen(devices_of(gpus));
     SensorReport report;
     // The number that somebody expects is that of the accelerators of whatever make: ours to judge only where AMD's
     // are.
@@ -30,7 +35,7 @@ class AmdSensor final : public SysSensor {
     for (const auto& gpu : gpus) {
       if (!gpu.trouble.empty()) {
         ++troubled;
-        trouble = "AMD GPU " + gpu.pci + " cannot be asked: " + gpu.trouble + ".";
+        trouble = trouble_of(gpu);
       }
       if (gpu.listed) add_samples(gpu, report);
     }
@@ -44,7 +49,40 @@ class AmdSensor final : public SysSensor {
   }
 
  private:
-  explicit AmdSensor(io::AmdReader reader) : SysSensor(reader.now_reading()), reader_(std::move(reader)) {}
+  // A GPU that was lost before the agent was restarted is still missed.
+  void recall() {
+    if (!options_.known_gpus) return;
+    std::vector<std::string> addresses;
+    for (auto& gpu : std::exchange(options_.known_gpus, nullptr)()) {
+      addresses.push_back(gpu.pci);
+      uuids_[gpu.pci] = std::move(gpu.uuid);
+    }
+    reader_.remember(addresses);
+  }
+
+  static std::string trouble_of(const fault::AmdReading& gpu) {
+    return "AMD GPU " + gpu.pci + " cannot be asked: " + gpu.trouble + ".";
+  }
+
+  // By the order of addresses, in which the driver finds them, too: the same number before and after a loss.
+  std::vector<GpuDevice> devices_of(const std::vector<fault::AmdReading>& gpus) const {
+    std::vector<GpuDevice> devices;
+    devices.reserve(gpus.size());
+    for (const auto& gpu : gpus) {
+      if (gpu.moved) continue;
+      GpuDevice device{static_cast<unsigned>(devices.size()), gpu.uuid, gpu.pci, !gpu.listed && !gpu.there, ""};
+      if (const auto known = uuids_.find(gpu.pci); device.uuid.empty() && known != uuids_.end())
+        device.uuid = known->second;
+      if (device.lost)
+        device.trouble = "The GPU has gone from the PCI bus.";
+      else if (!gpu.listed)
+        device.trouble = "The amdgpu driver has let the GPU go.";
+      else if (!gpu.trouble.empty())
+        device.trouble = trouble_of(gpu);
+      devices.push_back(std::move(device));
+    }
+    return devices;
+  }
 
   // The names and labels are those of the NVIDIA GPUs' figures, so that one dashboard shows both.
   static void add_samples(const fault::AmdReading& gpu, SensorReport& report) {
@@ -82,11 +120,16 @@ class AmdSensor final : public SysSensor {
   }
 
   io::AmdReader reader_;
+  AmdSensorOptions options_;
+  std::map<std::string, std::string> uuids_;  // by address, of GPUs that were known before the first look
   fault::AmdWatch watch_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sensor> make_amd_sensor(const io::SysRoots& roots) { return std::make_unique<AmdSensor>(roots); }
+std::unique_ptr<Sensor> make_amd_sensor(AmdSensorOptions options) {
+  io::AmdReader reader(options.roots);
+  return std::make_unique<AmdSensor>(std::move(reader), std::move(options));
+}
 
 }  // namespace homeostat::agent

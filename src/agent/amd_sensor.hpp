@@ -1,13 +1,29 @@
-// AMD GPUs: RAS counters, metrics, bad pages, links and presence, from sysfs. Component amd-counters.
+// The sensor of AMD GPUs: RAS counters, metrics, bad pages, links and presence, and the list of devices. Component
+// amd-counters. Threads: look() runs on one thread at a time and may hang as long as the driver does; it holds no lock,
+// and the callbacks are called from it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <vector>
 
+#include "agent/gpu_device.hpp"
 #include "agent/sensor.hpp"
 #include "io/sysfs.hpp"
 
 namespace homeostat::agent {
 
-std::unique_ptr<Sensor> make_amd_sensor(const io::SysRoots& roots);
+struct AmdSensorOptions {
+  io::SysRoots roots;
+
+  // Each may be null.
+  std::function<std::vector<KnownGpu>()> known_gpus;  // this boot's GPUs; asked once, so that one lost before is missed
+  // After each look: those that are there and those that were and are lost, in the order of their PCI addresses. One
+  // that was given to another driver is left out.
+  std::function<void(std::vector<GpuDevice>)> devices_seen;
+};
+
+// Its reports: absent: no AMD accelerator is on the PCI bus or ever was. failed: they are there and none can be asked.
+std::unique_ptr<Sensor> make_amd_sensor(AmdSensorOptions options);
 
 }  // namespace homeostat::agent

@@ -11,19 +11,25 @@ namespace {
 
 constexpr auto pci0 = "0000:c1:00.0";
 
+std::unique_ptr<Sensor> sensor_on(const io::SysRoots& roots) {
+  AmdSensorOptions options;
+  options.roots = roots;
+  return make_amd_sensor(std::move(options));
+}
+
 std::string file(const char* name) { return std::string("bus/pci/devices/0000:c1:00.0/") + name; }
 
 }  // namespace
 
 TEST_CASE("amd: absent without AMD accelerators, whatever number of GPUs is expected") {
   TestTree tree;
-  CHECK(looks(*make_amd_sensor(tree.roots()), 0s, 120s, 8).state == ProbeState::absent);
-  CHECK(make_amd_sensor({"/nonexistent", "/nonexistent"})->look(at(0s)).state == ProbeState::absent);
+  CHECK(looks(*sensor_on(tree.roots()), 0s, 120s, 8).state == ProbeState::absent);
+  CHECK(sensor_on({"/nonexistent", "/nonexistent"})->look(at(0s)).state == ProbeState::absent);
   // A processor with graphics is no accelerator.
   tree.sys.add_amd_gpu(0, pci0);
   tree.sys.set(file("class"), "0x030000");
   tree.sys.set(file("mem_info_vram_total"), "536870912");
-  const auto report = looks(*make_amd_sensor(tree.roots()), 0s, 120s, 8);
+  const auto report = looks(*sensor_on(tree.roots()), 0s, 120s, 8);
   CHECK(report.state == ProbeState::absent);
   CHECK(codes_of(report) == "");
 }
@@ -37,7 +43,7 @@ TEST_CASE("amd: eight good GPUs and their figures, in every published revision o
     metrics.content_revision = revision;
     if (revision == 0) metrics.speed_tenth_gts = 160;  // one byte wide
     tree.sys.set_bytes(file("gpu_metrics"), io::gpu_metrics_bytes(metrics));
-    const auto sensor = make_amd_sensor(tree.roots());
+    const auto sensor = sensor_on(tree.roots());
     const auto report = looks(*sensor, 0s, 120s, 8);
     CHECK(report.state == ProbeState::good);
     CHECK(codes_of(report) == "");
@@ -60,13 +66,13 @@ TEST_CASE("amd: an unknown revision gives no figures and no fault, a missing tab
   TestTree tree;
   tree.sys.add_amd_gpu(0, pci0);
   tree.sys.set_bytes(file("gpu_metrics"), std::string("\x20\x00\x01\x09", 4) + std::string(60, 'x'));
-  auto report = looks(*make_amd_sensor(tree.roots()), 0s, 120s);
+  auto report = looks(*sensor_on(tree.roots()), 0s, 120s);
   CHECK(report.state == ProbeState::good);
   CHECK(codes_of(report) == "");
   CHECK_FALSE(sample_of(report, "homeostat_gpu_temperature_celsius"));
   for (const auto* name : {"gpu_metrics", "ras", "xgmi_error", "pcie_replay_count", "hwmon"})
     tree.sys.remove(file(name));
-  report = looks(*make_amd_sensor(tree.roots()), 0s, 120s);
+  report = looks(*sensor_on(tree.roots()), 0s, 120s);
   CHECK(report.state == ProbeState::good);
   CHECK(codes_of(report) == "");
 }
@@ -74,7 +80,7 @@ TEST_CASE("amd: an unknown revision gives no figures and no fault, a missing tab
 TEST_CASE("amd: RAS errors, bad pages, heat, temperature, xGMI errors") {
   TestTree tree;
   tree.sys.add_amd_gpu(0, pci0);
-  const auto sensor = make_amd_sensor(tree.roots());
+  const auto sensor = sensor_on(tree.roots());
   (void)sensor->look(at(0s));
   tree.sys.set(file("ras/umc_err_count"), "ue: 1\nce: 0\nde: 0");
   const auto report = sensor->look(at(5s));
@@ -99,7 +105,7 @@ TEST_CASE("amd: heat holds the chip back") {
     CAPTURE(revision);
     TestTree tree;
     tree.sys.add_amd_gpu(0, pci0);
-    const auto sensor = make_amd_sensor(tree.roots());
+    const auto sensor = sensor_on(tree.roots());
     io::FakeGpuMetrics metrics;
     metrics.content_revision = revision;
     metrics.throttle = revision == 3 ? 1 : 0;
@@ -117,17 +123,17 @@ TEST_CASE("amd: heat holds the chip back") {
 TEST_CASE("amd: a GPU that falls off the bus, fewer than expected, none with a driver") {
   TestTree tree;
   tree.sys.add_machine(8, 0, 0, 0);
-  const auto sensor = make_amd_sensor(tree.roots());
+  const auto sensor = sensor_on(tree.roots());
   CHECK(codes_of(looks(*sensor, 0s, 120s, 8)) == "");
   tree.sys.remove_device(pci0);
   const auto report = looks(*sensor, 125s, 130s, 8);
   CHECK(codes_of(report) == "GPU_LOST:fatal@0000:c1:00");
   CHECK(report.findings[0].unambiguous);
   // An agent that starts afterwards knows by the number that is expected.
-  CHECK(codes_of(looks(*make_amd_sensor(tree.roots()), 0s, 120s, 8)) == "GPU_MISSING:fatal@");
+  CHECK(codes_of(looks(*sensor_on(tree.roots()), 0s, 120s, 8)) == "GPU_MISSING:fatal@");
   TestTree unbound;
   unbound.sys.add_pci(pci0, "0x120000", "0x1002", "0x74a1", "");
-  const auto none = looks(*make_amd_sensor(unbound.roots()), 0s, 120s, 1);
+  const auto none = looks(*sensor_on(unbound.roots()), 0s, 120s, 1);
   CHECK(none.state == ProbeState::failed);
   CHECK(none.message.find("Load the driver") != std::string::npos);
   CHECK(codes_of(none) == "GPU_MISSING:fatal@");
@@ -136,7 +142,7 @@ TEST_CASE("amd: a GPU that falls off the bus, fewer than expected, none with a d
 TEST_CASE("amd: a driver that is unloaded and loaded anew") {
   TestTree tree;
   tree.sys.add_amd_gpu(0, pci0);
-  const auto sensor = make_amd_sensor(tree.roots());
+  const auto sensor = sensor_on(tree.roots());
   (void)sensor->look(at(0s));
   tree.sys.remove("bus/pci/drivers/amdgpu/0000:c1:00.0");
   tree.sys.remove(file("driver"));
@@ -165,7 +171,7 @@ TEST_CASE("amd: every unreadable state of the files that decide, each hang") {
       CAPTURE(row.what);
       TestTree tree;
       tree.sys.add_amd_gpu(0, pci0);
-      const auto sensor = make_amd_sensor(tree.roots());
+      const auto sensor = sensor_on(tree.roots());
       (void)sensor->look(at(0s));
       row.bend(tree.sys, file(name));
       const auto report = looks(*sensor, 5s, 65s);
@@ -175,11 +181,69 @@ TEST_CASE("amd: every unreadable state of the files that decide, each hang") {
     }
   TestTree tree;
   tree.sys.add_amd_gpu(0, pci0);
-  const auto sensor = make_amd_sensor(tree.roots());
+  const auto sensor = sensor_on(tree.roots());
   (void)sensor->look(at(0s));
   int now = 5;
   for (const auto* name : {"ras/umc_err_count", "ras/gpu_vram_bad_pages", "gpu_metrics", "mem_info_vram_used",
                            "gpu_busy_percent", "pcie_replay_count"})
     check_hang(*sensor, tree.sys, file(name), std::chrono::seconds(now += 5));
   CHECK(codes_of(looks(*sensor, 60s, 120s)) == "");
+}
+
+namespace {
+
+std::string text_of(const std::vector<GpuDevice>& devices) {
+  std::string text;
+  for (const auto& gpu : devices)
+    text += std::to_string(gpu.index) + " " + gpu.pci + " " + gpu.uuid + (gpu.lost ? " lost" : "") +
+            (gpu.trouble.empty() ? "" : ": " + gpu.trouble) + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("amd: the list of devices: numbered by address, with the driver's names, of lost ones too") {
+  TestTree tree;
+  tree.sys.add_amd_gpu(0, pci0);
+  tree.sys.add_amd_gpu(1, "0000:c3:00.0");
+  tree.sys.add_amd_gpu(2, "0000:83:00.0");
+  tree.sys.set(file("unique_id"), "1f2e3d4c5b6a7988");
+  std::vector<GpuDevice> devices;
+  AmdSensorOptions options;
+  options.roots = tree.roots();
+  options.devices_seen = [&](std::vector<GpuDevice> seen) { devices = std::move(seen); };
+  const auto sensor = make_amd_sensor(options);
+  (void)sensor->look(at(0s));
+  CHECK(text_of(devices) == "0 0000:83:00 \n1 0000:c1:00 GPU-1f2e3d4c5b6a7988\n2 0000:c3:00 \n");
+  tree.sys.remove_device(pci0);
+  (void)sensor->look(at(5s));
+  const auto lost =
+      "0 0000:83:00 \n1 0000:c1:00 GPU-1f2e3d4c5b6a7988 lost: The GPU has gone from the PCI bus.\n2 0000:c3:00 \n";
+  CHECK(text_of(devices) == lost);
+
+  // A restarted agent remembers it, misses it, and gives it its name and number.
+  std::vector<KnownGpu> known;
+  for (const auto& gpu : devices) known.push_back({gpu.index, gpu.uuid, gpu.pci, GpuVendor::amd});
+  options.known_gpus = [&] { return known; };
+  const auto anew = make_amd_sensor(options);
+  CHECK(codes_of(looks(*anew, 0s, 60s, 3)) == "GPU_LOST:fatal@0000:c1:00");
+  CHECK(text_of(devices) == lost);
+
+  // Driver gone, cannot be asked, given to a virtual machine.
+  tree.sys.add_amd_gpu(0, pci0);
+  tree.sys.remove("bus/pci/drivers/amdgpu/0000:c1:00.0");
+  tree.sys.remove(file("driver"));
+  tree.sys.break_file("bus/pci/devices/0000:c3:00.0/gpu_metrics");
+  (void)anew->look(at(65s));
+  CHECK(text_of(devices).find("The amdgpu driver has let the GPU go.") != std::string::npos);
+  CHECK(text_of(devices).find("AMD GPU 0000:c3:00 cannot be asked: its file gpu_metrics is ") != std::string::npos);
+  tree.sys.add_pci(pci0, "0x120000", "0x1002", "0x74a1", "vfio-pci");
+  CHECK(codes_of(anew->look(at(70s))).find("GPU_LOST") == std::string::npos);
+  CHECK(devices.size() == 2);
+}
+
+TEST_CASE("amd: accelerators that another driver has are nobody's to miss") {
+  TestTree tree;
+  tree.sys.add_pci(pci0, "0x120000", "0x1002", "0x74a1", "vfio-pci");
+  CHECK(looks(*sensor_on(tree.roots()), 0s, 120s).state == ProbeState::absent);
 }

@@ -121,8 +121,11 @@ std::string encode_memory(const Memory& memory) {
   boost::json::array entries;
   for (const auto& entry : memory.entries) entries.push_back(encode_entry(entry));
   boost::json::array gpus;
-  for (const auto& gpu : memory.gpus)
-    gpus.push_back(boost::json::object{{"index", gpu.index}, {"uuid", gpu.uuid}, {"pci", gpu.pci}});
+  for (const auto& gpu : memory.gpus) {
+    boost::json::object out{{"index", gpu.index}, {"uuid", gpu.uuid}, {"pci", gpu.pci}};
+    if (gpu.vendor == GpuVendor::amd) out["amd"] = true;
+    gpus.push_back(std::move(out));
+  }
   boost::json::array repeats;
   repeats.reserve(memory.history.size());
   for (const auto& record : memory.history) repeats.push_back(encode_record(record));
@@ -155,7 +158,8 @@ Result<Memory> decode_memory(std::string_view text) {
     if (auto record = decode_record(value)) memory.history.push_back(std::move(*record));
   for (const auto& gpu : io::array_at(*object, {"gpus"}))
     if (const auto index = io::int_at(gpu, {"index"}, -1); index >= 0 && index < 64)
-      memory.gpus.push_back({static_cast<unsigned>(index), io::string_at(gpu, {"uuid"}), io::string_at(gpu, {"pci"})});
+      memory.gpus.push_back({static_cast<unsigned>(index), io::string_at(gpu, {"uuid"}), io::string_at(gpu, {"pci"}),
+                             io::bool_at(gpu, {"amd"}) ? GpuVendor::amd : GpuVendor::nvidia});
   return memory;
 }
 

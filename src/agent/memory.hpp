@@ -8,22 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "agent/gpu_device.hpp"
 #include "core/fault/ledger.hpp"
 #include "core/result.hpp"
 
 namespace homeostat::agent {
-
-struct KnownGpu {
-  unsigned index = 0;
-  std::string uuid, pci;
-};
 
 struct Memory {
   std::string boot_id;
   std::optional<std::uint64_t> last_sequence;  // nothing was read yet when empty
   std::vector<fault::LedgerEntry> entries;
   std::uint64_t dropped = 0;
-  std::vector<KnownGpu> gpus;  // as the driver named them while they were well: a lost one cannot say its name
+  std::vector<KnownGpu> gpus;                               // as their drivers named them while they were well
   std::vector<fault::RepeatHistory::Record> history = {};   // what has come how often
   std::uint64_t gaps = 0, lost_records = 0, forgeries = 0;  // of the kernel log since boot
 };

@@ -36,8 +36,7 @@ void NodeState::begin_boot(std::string boot_id) {
   last_sequence_.reset();
   ledger_.clear();
   classifier_ = drill_classifier_ = {};
-  gpus_.clear();
-  devices_.clear();
+  nvidia_ = amd_ = {};
   kmsg_.gaps = kmsg_.lost_records = 0;
   forgeries_ = 0;
   ++version_;
@@ -48,8 +47,12 @@ bool NodeState::recall(Memory memory) {
   if (memory.boot_id != boot_id_) return false;
   last_sequence_ = memory.last_sequence;
   ledger_.restore(std::move(memory.entries), memory.dropped, std::move(memory.history));
-  gpus_ = std::move(memory.gpus);
-  for (const auto& gpu : gpus_) ledger_.name_device(gpu.uuid, gpu.pci);
+  nvidia_.known.clear();
+  amd_.known.clear();
+  for (auto& gpu : memory.gpus) {
+    if (!gpu.uuid.empty()) ledger_.name_device(gpu.uuid, gpu.pci);
+    gpus_of(gpu.vendor).known.push_back(std::move(gpu));
+  }
   kmsg_.gaps = memory.gaps;
   kmsg_.lost_records = memory.lost_records;
   forgeries_ = memory.forgeries;
@@ -59,7 +62,9 @@ bool NodeState::recall(Memory memory) {
 
 Memory NodeState::memory() const {
   std::lock_guard lock(mutex_);
-  return {boot_id_,          last_sequence_, ledger_.entries(),  ledger_.dropped(), gpus_,
+  auto gpus = nvidia_.known;
+  gpus.insert(gpus.end(), amd_.known.begin(), amd_.known.end());
+  return {boot_id_,          last_sequence_, ledger_.entries(),  ledger_.dropped(), std::move(gpus),
           ledger_.history(), kmsg_.gaps,     kmsg_.lost_records, forgeries_};
 }
 
@@ -241,34 +246,37 @@ void NodeState::check_log(Duration monotonic, TimePoint now) {
                  now);
 }
 
-int NodeState::expected_now() const { return expected_gpus_.value_or(static_cast<int>(gpus_.size())); }
+int NodeState::expected_now() const {
+  return expected_gpus_.value_or(static_cast<int>(gpus_of(vendor_now()).known.size()));
+}
 
-// Who made the GPUs, where nobody has said: whose sensor has seen some.
+// Who made the GPUs, where nobody has said: whose sensor has seen some. AMD's is absent where there are none, so one
+// that fails has found some on the bus.
 GpuVendor NodeState::vendor_now() const {
   if (vendor_ != GpuVendor::unknown) return vendor_;
-  if (!gpus_.empty()) return GpuVendor::nvidia;
+  if (!nvidia_.known.empty()) return GpuVendor::nvidia;
+  if (!amd_.known.empty()) return GpuVendor::amd;
   const auto* amd = source("amd");
-  return amd != nullptr && amd->last_success != TimePoint{} ? GpuVendor::amd : GpuVendor::unknown;
+  const bool seen = amd != nullptr && (amd->last_success != TimePoint{} || amd->state == ProbeState::failed);
+  return seen ? GpuVendor::amd : GpuVendor::unknown;
 }
 
 // Remembers the names of GPUs that can say them.
-void NodeState::take_devices(std::vector<GpuDevice> devices) {
+void NodeState::take_devices(GpuVendor vendor, std::vector<GpuDevice> devices) {
   std::lock_guard lock(mutex_);
+  auto& gpus = gpus_of(vendor);
+  if (vendor == GpuVendor::amd) gpus.known.clear();
   for (const auto& gpu : devices) {
-    if (gpu.pci.empty() || gpu.uuid.empty()) continue;
-    ledger_.name_device(gpu.uuid, gpu.pci);
-    const auto known =
-        std::find_if(gpus_.begin(), gpus_.end(), [&](const KnownGpu& k) { return k.index == gpu.index; });
-    if (known == gpus_.end())
-      gpus_.push_back({gpu.index, gpu.uuid, gpu.pci});
+    if (gpu.pci.empty() || (gpu.uuid.empty() && vendor != GpuVendor::amd)) continue;
+    if (!gpu.uuid.empty()) ledger_.name_device(gpu.uuid, gpu.pci);
+    const auto known = std::ranges::find(gpus.known, gpu.index, &KnownGpu::index);
+    if (known == gpus.known.end())
+      gpus.known.push_back({gpu.index, gpu.uuid, gpu.pci, vendor});
     else
-      *known = {gpu.index, gpu.uuid, gpu.pci};
+      *known = {gpu.index, gpu.uuid, gpu.pci, vendor};
   }
-  const auto differs = [](const GpuDevice& a, const GpuDevice& b) {
-    return a.index != b.index || a.uuid != b.uuid || a.pci != b.pci || a.lost != b.lost || a.trouble != b.trouble;
-  };
-  if (!std::equal(devices.begin(), devices.end(), devices_.begin(), devices_.end(), std::not_fn(differs))) ++version_;
-  devices_ = std::move(devices);
+  if (devices != gpus.devices) ++version_;
+  gpus.devices = std::move(devices);
 }
 
 void NodeState::set_topology(fault::Topology topology) {
@@ -276,9 +284,14 @@ void NodeState::set_topology(fault::Topology topology) {
   ledger_.set_topology(std::move(topology));
 }
 
-std::vector<KnownGpu> NodeState::known_gpus() const {
+std::vector<KnownGpu> NodeState::known_gpus(GpuVendor vendor) const {
   std::lock_guard lock(mutex_);
-  return gpus_;
+  return gpus_of(vendor).known;
+}
+
+size_t NodeState::known_gpu_count() const {
+  std::lock_guard lock(mutex_);
+  return nvidia_.known.size() + amd_.known.size();
 }
 
 std::vector<std::string> NodeState::open_findings(std::string_view component) const {
@@ -334,13 +347,13 @@ api::DeviceHealth device_health(const GpuDevice& gpu, bool driver_answers, const
                                 const std::vector<fault::PolicyRule>& rules) {
   api::DeviceHealth device{gpu.pci.empty() ? "gpu-" + std::to_string(gpu.index) : gpu.pci, gpu.index, gpu.uuid, "Good",
                            gpu.trouble};
-  if (!driver_answers) device.state = "Unknown";
+  if (!driver_answers || !gpu.trouble.empty()) device.state = "Unknown";
   if (gpu.lost) device.state = "Lost";
   for (const auto& entry : ledger.entries()) {
     const auto& finding = entry.finding;
     if (finding.device != device.id || !is_of_gpu(finding.component)) continue;
     const auto how = fault::treatment(entry, rules).repair_class;
-    if (finding.code == "79" && how == RepairClass::replace_node)
+    if ((finding.code == "79" || finding.code == "GPU_LOST") && how == RepairClass::replace_node)
       device.state = "Lost";
     else if (device.state != "Lost" && (how == RepairClass::replace_node || how == RepairClass::reset))
       device.state = "Sick";
@@ -381,6 +394,11 @@ int rank_of(ProbeState state) {
 
 }  // namespace
 
+bool NodeState::answers(std::string_view sensor) const {
+  const auto* driver = source(sensor);
+  return driver != nullptr && driver->state == ProbeState::good;
+}
+
 NodeState::Essential NodeState::essential() const {
   Essential all;
   for (const auto& source : sources_) {
@@ -420,8 +438,8 @@ NodeState::View NodeState::view(TimePoint now) const {
   status.dropped_findings = static_cast<std::int64_t>(ledger_.dropped());
   status.forgeries = static_cast<std::int64_t>(forgeries_);
   status.performance = performance_;
-  if (const auto* driver = source("nvml"); driver != nullptr && driver->state == ProbeState::good)
-    add_gpu_figures(status.performance, driver->samples);
+  const auto gpu_sensor = vendor_now() == GpuVendor::amd ? "amd" : "nvml";
+  if (answers(gpu_sensor)) add_gpu_figures(status.performance, source(gpu_sensor)->samples);
   status.verdict = fault::to_string(view.judgement.verdict);
   status.reason = view.judgement.reason;
   status.message = view.judgement.message;
@@ -430,9 +448,9 @@ NodeState::View NodeState::view(TimePoint now) const {
     if (finding.id == gap_id) finding.title = gap_title(kmsg_.lost_records);
   for (const auto& source : sources_)
     status.sensors.push_back({source.name, std::string(word_of(source.state)), source.message});
-  const auto* nvml = source("nvml");
-  const bool driver_answers = nvml != nullptr && nvml->state == ProbeState::good;
-  for (const auto& gpu : devices_) status.devices.push_back(device_health(gpu, driver_answers, ledger_, rules_));
+  for (const auto& gpu : nvidia_.devices)
+    status.devices.push_back(device_health(gpu, answers("nvml"), ledger_, rules_));
+  for (const auto& gpu : amd_.devices) status.devices.push_back(device_health(gpu, answers("amd"), ledger_, rules_));
   const auto* log = source(kmsg);
   if (log != nullptr && log->state == ProbeState::good)
     view.log_message = kmsg_.last_record == TimePoint{}

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "agent/drill.hpp"
+#include "agent/gpu_device.hpp"
 #include "agent/memory.hpp"
 #include "agent/metrics.hpp"
-#include "agent/nvml_sensor.hpp"
 #include "agent/sensor.hpp"
 #include "api/node_health.hpp"
 #include "core/fault/classify.hpp"
@@ -27,8 +27,6 @@
 #include "core/time.hpp"
 
 namespace homeostat::agent {
-
-enum class GpuVendor { unknown, nvidia, amd };
 
 class NodeState {
  public:
@@ -60,14 +58,16 @@ class NodeState {
   void log_turns(Duration monotonic);
   void check_log(Duration monotonic, TimePoint now);
   Duration log_turned() const;
-  void take_devices(std::vector<GpuDevice> devices);
+  // The devices of one vendor's sensor. AMD's list is whole: what it no longer holds is not expected any more.
+  void take_devices(GpuVendor vendor, std::vector<GpuDevice> devices);
   void set_topology(fault::Topology topology);
-  std::vector<KnownGpu> known_gpus() const;
+  std::vector<KnownGpu> known_gpus(GpuVendor vendor) const;
+  size_t known_gpu_count() const;
   std::vector<std::string> open_findings(std::string_view component) const;
 
   void set_policy(std::vector<fault::PolicyRule> rules);
   // How many GPUs there should be, said by a person or by the Node. Until then it is the most that the driver has shown
-  // since boot.
+  // since boot. Whose they are, where nobody says: see vendor_now.
   void set_expected_gpus(int count, GpuVendor vendor = GpuVendor::unknown);
   int expected_gpus() const;
   int expected_gpus_of(std::string_view sensor) const;  // 0 for the other vendor's
@@ -111,8 +111,15 @@ class NodeState {
     std::string message;
   };
 
+  struct Gpus {
+    std::vector<GpuDevice> devices;
+    std::vector<KnownGpu> known;
+  };
+  Gpus& gpus_of(GpuVendor vendor) { return vendor == GpuVendor::amd ? amd_ : nvidia_; }
+  const Gpus& gpus_of(GpuVendor vendor) const { return vendor == GpuVendor::amd ? amd_ : nvidia_; }
   int expected_now() const;
   GpuVendor vendor_now() const;
+  bool answers(std::string_view sensor) const;
   Source* source(std::string_view name);
   const Source* source(std::string_view name) const;
   Essential essential() const;
@@ -133,11 +140,10 @@ class NodeState {
   fault::Classifier classifier_, drill_classifier_;
   std::vector<fault::PolicyRule> rules_;
   std::vector<Source> sources_;
-  std::vector<GpuDevice> devices_;
+  Gpus nvidia_, amd_;
   std::vector<api::JobPerformance> performance_;
   std::optional<int> expected_gpus_;
   GpuVendor vendor_ = GpuVendor::unknown;
-  std::vector<KnownGpu> gpus_;
   KmsgFigures kmsg_;
   Duration log_turned_{0};
   FaultCounts counts_;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 
 #include "api/health_report.hpp"
@@ -224,9 +225,9 @@ TEST_CASE("a reader of the kernel log that stands still is found out") {
 
 TEST_CASE("devices are named while they can be, and the kernel's word marks them before the driver says so") {
   Ready state;
-  state.take_devices({{0, "GPU-a", "0000:0a:00", false, ""}, {1, "GPU-b", "0000:0b:00", false, ""}});
+  state.take_devices(GpuVendor::nvidia, {{0, "GPU-a", "0000:0a:00", false, ""}, {1, "GPU-b", "0000:0b:00", false, ""}});
   CHECK(state.expected_gpus() == 2);
-  CHECK(state.known_gpus().size() == 2);
+  CHECK(state.known_gpu_count() == 2);
   feed(state, {xid(1, 79), xid(2, 119, "0000:0b:00")});
   const auto devices = state.view(now).status.devices;
   CHECK(devices.at(0).state == "Lost");
@@ -234,6 +235,62 @@ TEST_CASE("devices are named while they can be, and the kernel's word marks them
   CHECK(devices.at(1).state == "Sick");
   look(state, fault::ProbeState::failed);
   CHECK(state.view(now).status.devices.at(0).state == "Lost");
+}
+
+TEST_CASE("AMD GPUs are listed, expected, missed and remembered without NVML") {
+  NodeState state;
+  const std::string_view name = "amd";
+  state.expect_sensors({&name, 1});
+  state.begin_boot("boot");
+  state.take_devices(GpuVendor::amd, {{0, "GPU-a", "0000:c1:00", false, ""}, {1, "", "0000:c3:00", false, ""}});
+  const std::array<std::string_view, 1> components = {"amd-counters"};
+  SensorReport report;
+  report.state = fault::ProbeState::good;
+  (void)state.take_sensor("amd", components, report, now);
+  CHECK(state.expected_gpus_of("amd") == 2);
+  CHECK(state.expected_gpus_of("nvml") == 0);
+  auto status = state.view(now).status;
+  CHECK(status.expected_gpus == 2);
+  REQUIRE(status.devices.size() == 2);
+  CHECK(status.devices[0] == api::DeviceHealth{"0000:c1:00", 0, "GPU-a", "Good", ""});
+
+  NodeState after;  // a restart of the agent
+  after.begin_boot("boot");
+  const auto memory = decode_memory(encode_memory(state.memory()));
+  REQUIRE(memory);
+  CHECK(after.recall(*memory));
+  REQUIRE(after.known_gpus(GpuVendor::amd).size() == 2);
+  CHECK(after.known_gpus(GpuVendor::amd)[1].pci == "0000:c3:00");
+  CHECK(after.known_gpus(GpuVendor::nvidia).empty());
+  CHECK(after.expected_gpus_of("amd") == 2);
+
+  fault::Finding lost;
+  lost.component = "amd-counters";
+  lost.code = "GPU_LOST";
+  lost.device = "0000:c3:00";
+  lost.severity = fault::Severity::fatal;
+  lost.repair_class = fault::RepairClass::replace_node;
+  report.findings = {lost};
+  state.take_devices(GpuVendor::amd, {{0, "GPU-a", "0000:c1:00", false, "AMD GPU 0000:c1:00 cannot be asked."},
+                                      {1, "", "0000:c3:00", false, "The amdgpu driver has let the GPU go."}});
+  (void)state.take_sensor("amd", components, report, now);
+  status = state.view(now).status;
+  CHECK(status.devices[0].state == "Unknown");
+  CHECK(status.devices[1].state == "Lost");
+  // Given to a virtual machine: nobody's to miss.
+  state.take_devices(GpuVendor::amd, {{0, "GPU-a", "0000:c1:00", false, ""}});
+  CHECK(state.expected_gpus_of("amd") == 1);
+}
+
+TEST_CASE("AMD accelerators without a driver say whose the expected GPUs are") {
+  NodeState state;
+  state.set_expected_gpus(8);
+  CHECK(state.expected_gpus_of("amd") == 0);
+  SensorReport report;
+  report.state = fault::ProbeState::failed;
+  (void)state.take_sensor("amd", {}, report, now);
+  CHECK(state.expected_gpus_of("amd") == 8);
+  CHECK(state.expected_gpus_of("nvml") == 0);
 }
 
 TEST_CASE("each vendor's sensor is told of its own GPUs only") {

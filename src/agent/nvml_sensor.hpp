@@ -8,20 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "agent/memory.hpp"
+#include "agent/gpu_device.hpp"
 #include "agent/sensor.hpp"
 #include "core/result.hpp"
 #include "io/nvml.hpp"
 
 namespace homeostat::agent {
-
-// A GPU as NodeHealth lists it.
-struct GpuDevice {
-  unsigned index = 0;
-  std::string uuid, pci;  // also of a lost GPU, where its names were ever known
-  bool lost = false;
-  std::string trouble;  // a sentence when it does not answer
-};
 
 struct NvmlSensorOptions {
   std::string nvml_path;         // "": the loader's libnvidia-ml.so.1

@@ -16,14 +16,22 @@ std::vector<std::unique_ptr<Sensor>> make_sensors(const SensorPlaces& places, co
   nvml.nvml_path = places.nvml_path;
   nvml.always_expected = places.always_expected;
   nvml.grace = places.driver_grace;
-  nvml.known_gpus = [state] { return state->known_gpus(); };
+  nvml.known_gpus = [state] { return state->known_gpus(GpuVendor::nvidia); };
   nvml.open_findings = [state] { return state->open_findings("gpu-nvml"); };
-  nvml.devices_seen = [state](std::vector<GpuDevice> devices) { state->take_devices(std::move(devices)); };
+  nvml.devices_seen = [state](std::vector<GpuDevice> devices) {
+    state->take_devices(GpuVendor::nvidia, std::move(devices));
+  };
   const io::SysRoots roots{places.sys, places.proc};
+  AmdSensorOptions amd;
+  amd.roots = roots;
+  amd.known_gpus = [state] { return state->known_gpus(GpuVendor::amd); };
+  amd.devices_seen = [state](std::vector<GpuDevice> devices) {
+    state->take_devices(GpuVendor::amd, std::move(devices));
+  };
   std::vector<std::unique_ptr<Sensor>> sensors;
   sensors.reserve(8);
   sensors.push_back(make_nvml_sensor(std::move(nvml)));
-  sensors.push_back(make_amd_sensor(roots));
+  sensors.push_back(make_amd_sensor(std::move(amd)));
   sensors.push_back(make_infiniband_sensor(roots));
   sensors.push_back(make_ethernet_sensor(roots));
   sensors.push_back(make_pcie_sensor(roots));

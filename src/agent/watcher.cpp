@@ -70,7 +70,7 @@ void Watcher::recall() {
 
 void Watcher::save_when_due(bool changed, bool taken) {
   unsaved_ |= taken;
-  const auto gpus = state_.known_gpus().size();
+  const auto gpus = state_.known_gpu_count();
   unsaved_ |= gpus != gpus_saved_;
   gpus_saved_ = gpus;
   const auto now = clock_.monotonic();

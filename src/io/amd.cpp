@@ -1,5 +1,7 @@
 #include "io/amd.hpp"
 
+#include <algorithm>
+
 #include "io/pci_state.hpp"
 
 namespace homeostat::io {
@@ -7,7 +9,7 @@ namespace homeostat::io {
 namespace {
 
 constexpr size_t max_gpus = 64, max_blocks = 32;
-constexpr size_t longest_page_list = 1u << 18;
+constexpr size_t longest_page_list = 1u << 18, longest_name = 64;
 constexpr std::uint64_t accelerator_memory = 16ull << 30;  // bytes: no graphics-only GPU of a server has as much
 // The driver writes an error line when its xGMI counters are off, and keeps a count until it is read: seldom is enough.
 constexpr Duration xgmi_every = std::chrono::minutes(10);
@@ -16,7 +18,20 @@ bool accelerator_class(std::uint64_t pci_class) {
   return pci_class >> 16 == 0x12 || pci_class >> 8 == 0x0380 || pci_class >> 8 == 0x0302;
 }
 
+bool is_unique_id(std::string_view text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+         text.find_first_not_of('0') != std::string_view::npos;
+}
+
 }  // namespace
+
+void AmdReader::remember(const std::vector<std::string>& known) {
+  for (const auto& pci : known) {
+    const auto address = pci + ".0";
+    if (!is_pci_address(address) || gpus_.size() >= max_gpus) continue;
+    gpus_[address].accelerator = any_ = true;
+  }
+}
 
 void AmdReader::identify(const SysFolder& driver, const std::string& address, Gpu& gpu) {
   Gpu fresh;
@@ -27,6 +42,10 @@ void AmdReader::identify(const SysFolder& driver, const std::string& address, Gp
   gpu = std::move(fresh);
   if (!gpu.accelerator) return;
   any_ = true;
+  // The name that ROCm's programs give the GPU, which none of the graphics cards has.
+  if (const auto id = tree_.read(gpu.folder, "unique_id"); id && is_unique_id(id.text))
+    gpu.uuid = "GPU-" + std::string(id.text);
+  if (const auto name = tree_.read(gpu.folder, "product_name")) gpu.model = name.text.substr(0, longest_name);
   gpu.ras = tree_.open(gpu.folder, "ras");
   if (gpu.ras)
     for (auto& name : tree_.list(gpu.ras))
@@ -85,6 +104,10 @@ void AmdReader::report_lost(const std::string& address, const Gpu& gpu, std::vec
   const auto pci = pci_state(tree_, address);
   fault::AmdReading reading;
   reading.pci = address.substr(0, address.rfind('.'));
+  // One that was remembered without its function may be there under another.
+  if (std::ranges::find(out, reading.pci, &fault::AmdReading::pci) != out.end()) return;
+  reading.uuid = gpu.uuid;
+  reading.model = gpu.model;
   reading.listed = false;
   reading.there = pci.there;
   reading.moved = pci.there && pci.bound;
@@ -101,7 +124,7 @@ void AmdReader::look_for_unbound() {
     const auto folder = tree_.open(all, address.c_str());
     if (tree_.number(folder, "vendor") != 0x1002u) continue;
     const auto pci_class = tree_.number(folder, "class").value_or(0);
-    any_ |= accelerator_class(pci_class);
+    any_ |= accelerator_class(pci_class) && tree_.link(folder, "driver").empty();
   }
 }
 
@@ -118,11 +141,14 @@ std::vector<fault::AmdReading> AmdReader::read(Duration monotonic) {
       if (!gpu.seen || !gpu.accelerator) continue;
       fault::AmdReading reading;
       reading.pci = address.substr(0, address.rfind('.'));
+      reading.uuid = gpu.uuid;
+      reading.model = gpu.model;
       read_gpu(gpu, monotonic, reading);
       out.push_back(std::move(reading));
     }
   for (const auto& [address, gpu] : gpus_)
     if (!gpu.seen) report_lost(address, gpu, out);
+  std::ranges::sort(out, {}, &fault::AmdReading::pci);
   std::erase_if(gpus_, [](const auto& entry) { return !entry.second.seen && !entry.second.accelerator; });
   look_for_unbound();
   return out;

@@ -17,7 +17,9 @@ class AmdReader {
  public:
   explicit AmdReader(const SysRoots& roots) : tree_(roots.sys) {}
 
-  // Every accelerator of AMD's, and those that were there before (listed: false).
+  // GPUs that somebody saw before: PCI addresses without function.
+  void remember(const std::vector<std::string>& known);
+  // Every accelerator of AMD's, and those that were there before (listed: false), by their addresses.
   std::vector<fault::AmdReading> read(Duration monotonic);
   // Whether this is a node with AMD accelerators at all, with or without a driver.
   bool any_accelerator() const { return any_; }
@@ -29,6 +31,7 @@ class AmdReader {
     SysFolder folder, ras;
     std::vector<std::string> blocks;  // "umc_err_count"
     std::optional<std::uint64_t> critical_c;
+    std::string uuid, model;
     std::optional<Duration> xgmi_read;
   };
   void identify(const SysFolder& driver, const std::string& address, Gpu& gpu);

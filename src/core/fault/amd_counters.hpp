@@ -50,7 +50,8 @@ struct BadPages {
 BadPages parse_bad_pages(std::string_view text);
 
 struct AmdReading {
-  std::string pci;  // without function, as the kernel's lines name it: "0000:c1:00"
+  std::string pci;          // without function, as the kernel's lines name it: "0000:c1:00"
+  std::string uuid, model;  // "GPU-1f2e3d4c5b6a7988", "AMD Instinct MI300X OAM"; "" when it tells none
   bool listed = true;
   bool there = false;  // not listed: the PCI function is still there, without driver
   bool moved = false;  // not listed: another driver has it (given to a virtual machine)
