@@ -8,14 +8,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "statefile.h"
 
 static const char default_state_path[] = "/run/homeostat/nvml.json";
 static const char busy_path[] = "/run/homeostat/gpu_busy";
-enum { BUSY_PER_CENT = 97, STEP_CHECK_MS = 500, HANG_SLICE_MS = 20 };
+enum { BUSY_PER_CENT = 97, STEP_CHECK_MS = 500 };
 
 static atomic_int session_count;
 static atomic_ulong call_count;
@@ -30,25 +30,12 @@ static size_t cached_length;
 static int cached_whole = -1; /* nothing yet */
 static MachineState cached_state;
 
-static int read_text(size_t* length) {
-  const char* path = getenv("HOMEOSTAT_FAKE_NVML");
-  int file = open(path && *path ? path : default_state_path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  ssize_t got;
-  *length = 0;
-  while (*length + 1 < STATE_MAX_BYTES && (got = read(file, new_text + *length, STATE_MAX_BYTES - 1 - *length)) > 0)
-    *length += (size_t)got;
-  close(file);
-  new_text[*length] = '\0';
-  return 1;
-}
-
 /* Copies the state of the machine and of one GPU (-1: of none); rules of the machine come with it. */
 static nvmlReturn_t look_up(long gpu, Answer* answer, Rules* errors, Rules* hangs) {
   nvmlReturn_t result = NVML_ERROR_UNKNOWN;
   size_t length;
   pthread_mutex_lock(&cache_lock);
-  if (!read_text(&length)) {
+  if (!read_state_file("HOMEOSTAT_FAKE_NVML", default_state_path, new_text, sizeof new_text, &length)) {
     result = NVML_ERROR_DRIVER_NOT_LOADED;
   } else {
     if (cached_whole < 0 || length != cached_length || memcmp(new_text, cached_text, length) != 0) {
@@ -69,12 +56,6 @@ static nvmlReturn_t look_up(long gpu, Answer* answer, Rules* errors, Rules* hang
   return result;
 }
 
-static long long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* How long this call is to hang by the file as it is now. */
 static long long hang_of(const char* function, long gpu, Answer* answer, const Rules* machine) {
   long long ms = rule_for(machine, function);
@@ -92,8 +73,7 @@ static nvmlReturn_t look_up_slowly(const char* function, long gpu, Answer* answe
     nvmlReturn_t result = look_up(gpu, answer, errors, &hangs);
     if (result != NVML_SUCCESS) return result;
     if (now_ms() - began >= hang_of(function, gpu, answer, &hangs)) return NVML_SUCCESS;
-    struct timespec slice = {0, HANG_SLICE_MS * 1000000l};
-    nanosleep(&slice, 0);
+    nap();
   }
 }
 

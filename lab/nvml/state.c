@@ -6,11 +6,6 @@
 #include "json.h"
 #include "nvml_abi.h"
 
-typedef struct {
-  const char* word;
-  int value;
-} Word;
-
 static const Word codes[] = {
     {"SUCCESS", NVML_SUCCESS},
     {"UNINITIALIZED", NVML_ERROR_UNINITIALIZED},
@@ -42,46 +37,6 @@ static const Word throttle_reasons[] = {
 };
 static const Word fabric_states[] = {
     {"not_supported", 0}, {"not_started", 1}, {"in_progress", 2}, {"completed", 3}, {0, 0}};
-
-/* A word of the list, or its number. */
-static const char* read_word(const char* at, const Word* words, long long* out) {
-  char text[32];
-  if (*at != '"') return json_number(at, out);
-  at = json_string(at, text, sizeof text);
-  for (const Word* word = words; at && word->word; word++)
-    if (!strcmp(word->word, text)) return (*out = word->value), at;
-  return 0;
-}
-
-static const char* add_rule(const char* key, const char* after, long long value, Rules* rules) {
-  if (!after || rules->count == STATE_MAX_RULES) return 0;
-  Rule* rule = &rules->rules[rules->count++];
-  strncpy(rule->name, key, sizeof rule->name - 1);
-  rule->value = value;
-  return after;
-}
-
-static const char* error_member(const char* key, const char* at, void* into) {
-  long long code = 0;
-  at = read_word(at, codes, &code);
-  return add_rule(key, at, code, into);
-}
-
-static const char* hang_member(const char* key, const char* at, void* into) {
-  long long ms = 0;
-  at = json_number(at, &ms);
-  return add_rule(key, at, ms, into);
-}
-
-static const char* read_hangs(const char* at, Rules* rules) {
-  return *at == '{' ? json_object(at, hang_member, rules) : hang_member("*", at, rules);
-}
-
-long long rule_for(const Rules* rules, const char* name) {
-  for (unsigned int i = 0; i < rules->count; i++)
-    if (!strcmp(rules->rules[i].name, name) || !strcmp(rules->rules[i].name, "*")) return rules->rules[i].value;
-  return 0;
-}
 
 enum { PLAIN, WIDE, FLAG };
 
@@ -227,8 +182,8 @@ static const char* read_state(const char* at, GpuState* gpu) {
 /* Keys that stand for behaviour and groups of figures. */
 static const char* group_member(const char* key, const char* at, GpuState* gpu) {
   long long number = 0;
-  if (!strcmp(key, "errors")) return json_object(at, error_member, &gpu->errors);
-  if (!strcmp(key, "field_errors")) return json_object(at, error_member, &gpu->field_errors);
+  if (!strcmp(key, "errors")) return read_errors(at, codes, &gpu->errors);
+  if (!strcmp(key, "field_errors")) return read_errors(at, codes, &gpu->field_errors);
   if (!strcmp(key, "hang_ms")) return read_hangs(at, &gpu->hangs);
   if (!strcmp(key, "error")) return (at = read_word(at, codes, &number)), (gpu->error = (int)number), at;
   if (!strcmp(key, "throttle")) return json_array(at, throttle_item, &gpu->throttle);
@@ -301,7 +256,7 @@ static const char* machine_member(const char* key, const char* at, void* into) {
   MachineState* state = into;
   if (!strcmp(key, "driver")) return json_string(at, state->driver, sizeof state->driver);
   if (!strcmp(key, "gpus")) return json_array(at, gpu_item, state);
-  if (!strcmp(key, "errors")) return json_object(at, error_member, &state->errors);
+  if (!strcmp(key, "errors")) return read_errors(at, codes, &state->errors);
   if (!strcmp(key, "hang_ms")) return read_hangs(at, &state->hangs);
   return json_skip_value(at);
 }

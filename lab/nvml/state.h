@@ -2,27 +2,17 @@
  * skipped, missing ones keep their default. Pure: no files, no globals. */
 #pragma once
 
+#include "rules.h"
+
 enum {
   STATE_MAX_GPUS = 16,
   STATE_MAX_BYTES = 64 * 1024,
   STATE_MAX_LINKS = 36,
-  STATE_MAX_RULES = 12,
   STATE_UTILIZATION_JOB = -1,
   STATE_BY_LOAD = 0xffffffff /* a figure that follows the load of the GPU */
 };
 
 enum { LINK_CRC, LINK_REPLAY, LINK_RECOVERY, LINK_UNRECOVERED, LINK_SYMBOL, LINK_COUNTERS };
-
-/* "this function (or every one: "*") answers so": an NVML code, or how long it hangs. */
-typedef struct {
-  char name[48];
-  long long value;
-} Rule;
-
-typedef struct {
-  unsigned int count;
-  Rule rules[STATE_MAX_RULES];
-} Rules;
 
 typedef struct {
   char uuid[80];
@@ -69,6 +59,3 @@ typedef struct {
 
 /* 1 when `text` (ended by a zero byte) is whole and of this shape, else 0. */
 int state_parse(const char* text, MachineState* state);
-
-/* What the rules say of a function; 0: nothing. */
-long long rule_for(const Rules* rules, const char* name);
