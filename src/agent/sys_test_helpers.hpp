@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "agent/sensor.hpp"
-#include "core/fault/catalog.hpp"
 #include "io/fake_sys.hpp"
 #include "io/sysfs.hpp"
+#include "tests/test_findings.hpp"
 #include "tests/test_folder.hpp"
 
 namespace homeostat::agent {
@@ -32,18 +32,7 @@ inline SensorInput at(std::chrono::seconds time, int expected_gpus = 0) {
   return {TimePoint(time), Duration(time), expected_gpus};
 }
 
-inline std::string codes_of(const SensorReport& report) {
-  std::string text;
-  for (const auto& finding : report.findings) {
-    if (!text.empty()) text += " ";
-    text += finding.code;
-    text += ":";
-    text += to_string(finding.severity);
-    text += "@";
-    text += finding.device;
-  }
-  return text;
-}
+inline std::string codes_of(const SensorReport& report) { return fault::codes_of(report.findings); }
 
 // Looks every 5 s; the last report.
 inline SensorReport looks(Sensor& sensor, std::chrono::seconds from, std::chrono::seconds to, int expected_gpus = 0) {

@@ -7,6 +7,7 @@
 
 #include "io/fake_clock.hpp"
 #include "io/jwt.hpp"
+#include "tests/test_clock.hpp"
 
 using namespace homeostat;
 using namespace homeostat::slurm;

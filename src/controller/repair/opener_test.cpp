@@ -19,6 +19,7 @@
 #include "kube/meta.hpp"
 #include "provider/fake_provider.hpp"
 #include "slurm/fake_slurm.hpp"
+#include "tests/test_clock.hpp"
 
 using namespace homeostat;
 using namespace homeostat::controller;

@@ -12,6 +12,7 @@
 #include "kube/connect.hpp"
 #include "kube/fake_api_server.hpp"
 #include "kube/meta.hpp"
+#include "tests/test_clock.hpp"
 
 using namespace homeostat;
 using namespace homeostat::controller;

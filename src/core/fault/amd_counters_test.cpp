@@ -3,24 +3,13 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include "tests/test_findings.hpp"
+
 using namespace homeostat;
 using namespace homeostat::fault;
 using namespace std::chrono_literals;
 
 namespace {
-
-std::string codes_of(const std::vector<Finding>& findings) {
-  std::string text;
-  for (const auto& finding : findings) {
-    if (!text.empty()) text += " ";
-    text += finding.code;
-    text += ":";
-    text += to_string(finding.severity);
-    text += "@";
-    text += finding.device;
-  }
-  return text;
-}
 
 std::string looks(AmdWatch& watch, const std::vector<AmdReading>& gpus, Duration from, Duration to, int expected = 0) {
   std::string last;

@@ -2,24 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/test_findings.hpp"
+
 using namespace homeostat;
 using namespace homeostat::fault;
 using namespace std::chrono_literals;
 
 namespace {
-
-std::string codes_of(const std::vector<Finding>& findings) {
-  std::string text;
-  for (const auto& finding : findings) {
-    if (!text.empty()) text += " ";
-    text += finding.code;
-    text += ":";
-    text += to_string(finding.severity);
-    text += "@";
-    text += finding.device;
-  }
-  return text;
-}
 
 template <class Watch, class Reading>
 std::string looks(Watch& watch, const Reading& reading, Duration from, Duration to) {
