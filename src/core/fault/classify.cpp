@@ -22,12 +22,18 @@ bool rule_fits(const KernelRule& rule, std::string_view text, bool of_device) {
   return rule.absent.empty() || !contains(text, rule.absent);
 }
 
-// The run of name characters at the front of `text`.
+// The run of name characters at the front of `text`. "8:16" is the number of a block device, "sda:" a name before a
+// colon.
 std::string name_at(std::string_view text) {
   size_t end = 0;
-  while (end < text.size() && end < 64 &&
-         (is_alnum(text[end]) || text[end] == '-' || text[end] == '_' || text[end] == '.'))
+  bool number = true;
+  while (end < text.size() && end < 64) {
+    const char c = text[end];
+    const bool between_numbers = c == ':' && number && end > 0 && end + 1 < text.size() && is_digit(text[end + 1]);
+    if (!is_alnum(c) && c != '-' && c != '_' && c != '.' && !between_numbers) break;
+    number = number && is_digit(c);
     ++end;
+  }
   while (end > 0 && text[end - 1] == '.') --end;  // the full stop of a sentence
   return std::string(text.substr(0, end));
 }
@@ -51,10 +57,14 @@ std::string nth_word(std::string_view text, int n) {
   return name_at(text);
 }
 
-// "md/raid1:md0: Disk failure on sda1" -> "md0"
+// "md/raid1:md0: Disk failure on sda1", "md/raid0md0: Disk failure on sda1" -> "md0"
 std::string md_array(std::string_view text) {
   const auto colon = text.find(':');
-  return colon == std::string_view::npos ? std::string{} : name_at(text.substr(colon + 1));
+  if (colon == std::string_view::npos) return {};
+  auto name = name_at(text.substr(colon + 1));
+  if (const auto at = text.substr(0, colon).rfind("md"); name.empty() && at != std::string_view::npos && at > 0)
+    name = name_at(text.substr(at));
+  return name;
 }
 
 std::string in_brackets(std::string_view text) {
@@ -276,8 +286,9 @@ bool begins_with_program(std::string_view text) {
     while (end < text.size() && end < at + 12 && is_digit(text[end])) ++end;
     if (end > at + 1 && end + 1 < text.size() && text[end] == close && text[end + 1] == ':') return true;
   }
-  for (std::string_view said : {" invoked oom-killer:", ": page allocation failure: order:"})
-    if (const auto at = text.find(said); at != std::string_view::npos && at > 0 && at <= longest_name) return true;
+  for (std::string_view said : {" invoked oom-killer:", ": page allocation failure", ": attempt to access beyond end"})
+    if (const auto at = text.substr(0, longest_name + said.size()).find(said); at != std::string_view::npos && at > 0)
+      return true;
   return false;
 }
 
@@ -287,8 +298,10 @@ std::optional<Finding> about_program(std::string_view text) {
     return make("nccl", "SEGFAULT", Severity::info, "", "A program crashed inside NCCL");
   if (contains(text, " invoked oom-killer:"))
     return make("oom", "OOM_HEADER", Severity::info, "", "Header of an out-of-memory record");
-  if (contains(text, ": page allocation failure: order:"))
+  if (contains(text, ": page allocation failure"))
     return make("kernel", "PAGE_ALLOC_FAILURE", Severity::warn, "", "The kernel could not get memory");
+  if (contains(text, ": attempt to access beyond end of device"))
+    return make("disk", "BEYOND_END", Severity::warn, "", "A program read or wrote behind the end of a drive");
   return std::nullopt;
 }
 

@@ -86,6 +86,14 @@ std::optional<OomRecord> parse_oom_record(std::string_view text) {
     return record;
   }
   static constexpr std::string_view head = "Task in ", middle = " killed as a result of limit of ";
+  static constexpr std::string_view group_head = "Tasks in ",
+                                    group_tail = " are going to be killed due to memory.oom.group";
+  if (text.starts_with(group_head))
+    if (const auto at = text.find(group_tail); at != std::string_view::npos) {
+      record.finding = make(true);
+      set_owner(record.finding, cgroup_owner(text.substr(group_head.size(), at - group_head.size())));
+      return record;
+    }
   if (!text.starts_with(head)) return std::nullopt;
   const auto at = text.find(middle);
   if (at == std::string_view::npos) return std::nullopt;
