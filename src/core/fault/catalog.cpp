@@ -186,6 +186,7 @@ Catalog::Catalog() {
   read_decisions();
   read_actions();
   read_nvlink5();
+  read_nvlink_registers();
   read_rules();
 }
 
@@ -267,6 +268,26 @@ void Catalog::read_nvlink5() {
         entry.statuses.push_back(*value);
       }
     nvlink5_.push_back(std::move(entry));
+  });
+}
+
+void Catalog::read_nvlink_registers() {
+  each_row(tables::nvlink_registers, [&](const Row& row) {
+    const auto number = row.size() == 4 ? whole_number(row[0]) : std::nullopt;
+    if (!number || *number < 1 || *number > 7) return void(++malformed_);
+    NvlinkRegisterEntry entry{static_cast<unsigned>(*number), 0, NvlinkWeight::hardware, row[3]};
+    for (const auto bit : split(row[1], ' ')) {
+      const auto index = whole_number(bit);
+      if (!index || *index > 31) return void(++malformed_);
+      entry.bits |= 1u << *index;
+    }
+    if (row[2] == "harmless")
+      entry.weight = NvlinkWeight::harmless;
+    else if (row[2] == "secondary")
+      entry.weight = NvlinkWeight::secondary;
+    else if (row[2] != "hardware")
+      return void(++malformed_);
+    nvlink_registers_.push_back(entry);
   });
 }
 

@@ -38,6 +38,16 @@ struct Nvlink5Entry {
   std::vector<std::uint32_t> statuses;  // empty: any
 };
 
+// How much a bit of the registers of Xid 74 weighs, mildest first.
+enum class NvlinkWeight { harmless, secondary, hardware };
+
+struct NvlinkRegisterEntry {  // bits of one register that mean the same
+  unsigned number = 0;        // 1 to 7
+  std::uint32_t bits = 0;
+  NvlinkWeight weight = NvlinkWeight::hardware;
+  std::string_view meaning;
+};
+
 enum class DeviceSource {
   none,
   gpu,    // a PCI address, without its function
@@ -116,6 +126,7 @@ class Catalog {
   const std::vector<DecodedEntry>& decoded() const { return decoded_; }
   const std::vector<ActionEntry>& actions() const { return actions_; }
   const std::vector<Nvlink5Entry>& nvlink5() const { return nvlink5_; }
+  const std::vector<NvlinkRegisterEntry>& nvlink_registers() const { return nvlink_registers_; }
   // Rules that can fit a message that begins with `first`, in the order of the table.
   const std::vector<const KernelRule*>& rules_for(char first) const {
     return by_first_[static_cast<unsigned char>(first)];
@@ -137,12 +148,14 @@ class Catalog {
   void read_decisions();
   void read_actions();
   void read_nvlink5();
+  void read_nvlink_registers();
   void read_rules();
   bool read_rule(const std::vector<std::string_view>& row);
 
   std::vector<CodeEntry> xids_, sxids_;
   std::vector<ActionEntry> actions_;
   std::vector<Nvlink5Entry> nvlink5_;
+  std::vector<NvlinkRegisterEntry> nvlink_registers_;
   std::vector<KernelRule> rules_;
   std::vector<DecodedEntry> decoded_;
   std::vector<Decision> decisions_;

@@ -160,6 +160,7 @@ TEST_CASE("every row of the compiled-in tables can be read, and every action wor
   CHECK(catalog.malformed_rows() == 0);
   CHECK(catalog.rules().size() > 150);
   CHECK(catalog.nvlink5().size() == 95);
+  CHECK(catalog.nvlink_registers().size() == 14);
   for (int code = 1; code <= 172; ++code) {
     const auto* entry = catalog.xid(std::to_string(code));
     CAPTURE(code);

@@ -78,7 +78,14 @@ std::string some_weekday_time() {
 std::string some_dmesg_prefix() {
   const auto us = some_uptime();
   const auto caller = *one_of({"", "[ T1946] ", "[    C3] ", "[T77] "});
-  switch (*rc::gen::inRange(0, 9)) {
+  switch (*rc::gen::inRange(0, 12)) {
+    case 9:
+      return some_host() + ": " + *one_of({bracketed(us), "[" + some_weekday_time() + "]"}) + " " + caller;
+    case 10:
+      return *one_of({"", "10.0.0.7: ", "fd00::7: "}) +
+             "kern: " + *one_of({"warning", "   info", "  debug", "  emerg"}) + ": [2026-11-30T05:49:34.000001Z]: ";
+    case 11:
+      return bracketed(us) + " kernel: ";
     case 8:
       return *one_of(
           {"[ 7812.000001 <    0.000844>] ", "[Mon Nov 30 05:49:34 2026 <    0.000844>] ", "[<    0.000844>] "});
@@ -105,7 +112,18 @@ std::string some_dmesg_prefix() {
 // What syslog or the journal puts before it.
 std::string some_syslog_prefix() {
   auto kernel = *one_of({"kernel: ", "kernel: " + bracketed(some_uptime()) + " ", "kernel: <4>"});
-  switch (*rc::gen::inRange(0, 9)) {
+  switch (*rc::gen::inRange(0, 13)) {
+    case 9:
+      return some_date() + " " + some_clock() + " " + some_host() + " " + *one_of({"kern.warn ", "kern.err "}) + kernel;
+    case 10:
+      return "<" + std::to_string(*rc::gen::inRange(0, 8)) +
+             ">1 2026-11-30T05:49:34.000001Z node-7 kernel - - [timeQuality tzKnown=\"1\"] ";
+    case 11:
+      return *one_of({"2026-11-30 ", "2026/11/30 ", "11/30/2026 ", "Nov 30 2026 "}) + some_clock() +
+             *one_of({"", ".123", ",123456"}) + *one_of({" ", " UTC ", " +0100 "}) + some_host() + " " + kernel;
+    case 12:
+      return *one_of({"/var/log/syslog:", "/var/log/messages-20261130:", "17:", "node-7: "}) + some_date() + " " +
+             some_clock() + " " + some_host() + " " + kernel;
     case 6:
       return bracketed(some_uptime()) + " " + some_host() + " " + kernel;
     case 7:
@@ -129,6 +147,18 @@ std::string some_syslog_prefix() {
   }
 }
 
+std::string in_journal_json(const std::string& message, const std::string& transport) {
+  std::string text;
+  for (char c : message) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  const auto colon = *one_of({":", ": ", " : "});
+  return *one_of({"{", "{ "}) + "\"_SOURCE_MONOTONIC_TIMESTAMP\"" + colon + "\"" + std::to_string(some_uptime()) +
+         "\",\"MESSAGE\"" + colon + "\"" + text + "\",\"_TRANSPORT\"" + colon + "\"" + transport +
+         "\",\"SYSLOG_IDENTIFIER\":\"kernel\"}";
+}
+
 struct Written {
   std::string line;
   std::uint32_t repeats = 1;
@@ -136,7 +166,9 @@ struct Written {
 
 Written write_down(const std::string& message) {
   const auto times = *rc::gen::inRange<std::uint32_t>(2, 5000);
-  switch (*rc::gen::inRange(0, 4)) {
+  switch (*rc::gen::inRange(0, 5)) {
+    case 3:
+      return {in_journal_json(message, "kernel")};
     case 0:
       return {some_dmesg_prefix() + message};
     case 1:
@@ -156,7 +188,18 @@ Written write_down(const std::string& message) {
 std::string written_by_a_program(const std::string& message) {
   const auto facility = *rc::gen::inRange(1, 24);
   const auto priority = std::to_string(facility * 8 + *rc::gen::inRange(0, 8));
-  switch (*rc::gen::inRange(0, 5)) {
+  switch (*rc::gen::inRange(0, 9)) {
+    case 5:
+      return in_journal_json(message, *one_of({"syslog", "stdout", "journal", "audit"}));
+    case 6:
+      return "{\"log\":\"x\",\"MESSAGE\":\"" + message + "\\n\",\"stream\":\"stdout\"}";
+    case 7:
+      return *one_of({"2026-11-30T05:49:34.000001Z stdout F ", "2026-11-30T05:49:34.000001Z stderr P ",
+                      "2026-11-30 05:49:34,123 - INFO - ", "2026-11-30 05:49:34 ERROR ",
+                      "11/30/2026 05:49:34 | WARN | ", "W1130 05:49:34.000001    4711 watch.go:88] "}) +
+             message;
+    case 8:
+      return *one_of({"user: warning: ", "daemon:    err: "}) + "[2026-11-30T05:49:34Z]: " + message;
     case 4:
       return bracketed(some_uptime()) + " " + some_host() + " train[99]: " + message;
     case 0:

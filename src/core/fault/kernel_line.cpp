@@ -1,5 +1,8 @@
 #include "core/fault/kernel_line.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/fault/text.hpp"
 
 namespace homeostat::fault {
@@ -83,6 +86,7 @@ bool strip_brackets(std::string_view& text, KernelLine& line) {
       if (!line.uptime_us) line.uptime_us = seconds_to_us(inside.substr(0, inside.find('<')));
     }
     text = text.substr(close + 1);
+    if (text.starts_with(": ")) text.remove_prefix(1);  // Talos: "[2026-11-30T05:49:34Z]: text"
     any = true;
   }
   return any;
@@ -98,12 +102,21 @@ void strip_priority(std::string_view& text, KernelLine& line) {
   text = rest.substr(1);
 }
 
-// "kern  :err   : " of dmesg -x. Any facility that is not kern is another program's word.
-bool strip_facility(std::string_view& text, KernelLine& line) {
-  static constexpr std::string_view facilities[] = {
-      "kern",     "user", "mail",   "daemon", "auth",   "syslog", "lpr",    "news",   "uucp",   "cron",
-      "authpriv", "ftp",  "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"};
-  static constexpr std::string_view levels[] = {"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"};
+bool is_facility(std::string_view word) {
+  static constexpr std::string_view names[] = {"kern",   "user",   "mail",   "daemon",   "auth",   "syslog", "lpr",
+                                               "news",   "uucp",   "cron",   "authpriv", "ftp",    "local0", "local1",
+                                               "local2", "local3", "local4", "local5",   "local6", "local7"};
+  return std::ranges::find(names, word) != std::end(names);
+}
+
+bool is_level(std::string_view word) {
+  static constexpr std::string_view names[] = {"emerg",  "alert", "crit",  "err",    "warn",
+                                               "notice", "info",  "debug", "warning"};
+  return std::ranges::find(names, word) != std::end(names);
+}
+
+// "kern  :err   : " of dmesg -x, "kern: warning: " of Talos. Any facility that is not kern is another program's word.
+bool take_facility(std::string_view& text, KernelLine& line) {
   const auto field = [](std::string_view& rest) {
     const auto colon = rest.substr(0, 24).find(':');
     if (colon == std::string_view::npos) return std::string_view{};
@@ -114,12 +127,18 @@ bool strip_facility(std::string_view& text, KernelLine& line) {
   auto rest = text;
   const auto facility = field(rest);
   const auto level = field(rest);
-  bool known_facility = false, known_level = false;
-  for (auto name : facilities) known_facility |= facility == name;
-  for (auto name : levels) known_level |= level == name;
-  if (!known_facility || !known_level) return false;
+  if (!is_facility(facility) || !is_level(level)) return false;
   if (facility != "kern") line.from_kernel = false;
   text = skip_spaces(rest);
+  return true;
+}
+
+// Also behind the name of a node: "10.0.0.7: kern: warning: …".
+bool strip_facility(std::string_view& text, KernelLine& line) {
+  if (take_facility(text, line)) return true;
+  auto rest = text;
+  if (!take_word(rest).ends_with(':') || !take_facility(rest, line)) return false;
+  text = rest;
   return true;
 }
 
@@ -162,18 +181,20 @@ bool is_clock_word(std::string_view word) {
   return begins_with_clock(word);
 }
 
-// "- - - text" behind the program's name in the syslog of RFC 5424.
+// "- - - text" or "- - [name key="value"] text" behind the program's name in the syslog of RFC 5424.
 std::optional<std::string_view> behind_rfc5424_fields(std::string_view rest) {
-  for (int i = 0; i < 3; ++i)
+  for (int i = 0; i < 2; ++i)
     if (take_word(rest) != "-") return std::nullopt;
-  return rest;
+  if (!rest.starts_with('[')) return take_word(rest) == "-" ? std::optional(rest) : std::nullopt;
+  const auto end = rest.substr(0, 256).find("] ");
+  return end == std::string_view::npos ? std::nullopt : std::optional(skip_spaces(rest.substr(end + 1)));
 }
 
 // The journal with monotonic time: "[  812.000001] host kernel: text". The brackets are off already.
 void strip_journal_tag(std::string_view& text, KernelLine& line) {
   auto rest = text;
-  take_word(rest);
-  const auto tag = take_word(rest);
+  auto tag = take_word(rest);
+  if (tag != "kernel:") tag = take_word(rest);
   if (tag != "kernel:" && !is_program_tag(tag)) return;
   if (tag != "kernel:") line.from_kernel = tag.starts_with("nv-fabricmanager[");
   text = rest;
@@ -181,40 +202,114 @@ void strip_journal_tag(std::string_view& text, KernelLine& line) {
   strip_brackets(text, line);
 }
 
-// Syslog and journal: "<words and numbers> <clock> [host] kernel: text". What a tool wrapped round such a line goes as
-// well. A tag of another program before the message makes it that program's word.
-void strip_syslog(std::string_view& text, KernelLine& line) {
+// "node17: [  812.000001] text": a shell that asks many nodes (pdsh, clush) puts their names in front.
+bool strip_node_and_brackets(std::string_view& text, KernelLine& line) {
   auto rest = text;
-  bool after_clock = false;
-  for (int words = 0; words < 14 && !rest.empty(); ++words) {
-    const auto before = rest;
+  const auto node = take_word(rest);
+  if (node.size() < 2 || !node.ends_with(':') || node == "kernel:" || !strip_brackets(rest, line)) return false;
+  text = rest;
+  return true;
+}
+
+bool is_zone(std::string_view word) {  // UTC, CEST, +0100
+  if (word == "UTC" || word == "GMT" || word == "Z") return true;
+  if (word.size() == 5 && (word[0] == '+' || word[0] == '-')) return is_digit(word[1]) && is_digit(word[4]);
+  if (word.size() < 3 || word.size() > 4 || word.back() != 'T') return false;
+  for (char c : word)
+    if (c < 'A' || c > 'Z') return false;
+  return true;
+}
+
+// What stands between clock and message in the log of a program: "INFO", "-", "|", "train.py:17]", "stdout" of a
+// container.
+bool is_of_a_program(std::string_view word) {
+  static constexpr std::string_view words[] = {"INFO",   "WARN",  "WARNING", "ERROR", "DEBUG", "CRITICAL", "FATAL",
+                                               "NOTICE", "TRACE", "-",       "|",     "::",    "stdout",   "stderr"};
+  return std::ranges::find(words, word) != std::end(words) || (word.ends_with(']') && !word.starts_with('['));
+}
+
+// "kern.warn" and "user.notice" of BusyBox.
+bool is_facility_and_level(std::string_view word) {
+  const auto point = word.find('.');
+  return point != std::string_view::npos && is_facility(word.substr(0, point)) && is_level(word.substr(point + 1));
+}
+
+// Where the message begins when no "kernel:" says it: `word`, which ends with a colon, is its first word, or its second
+// where the first names a driver ("pcieport 0000:3a:00.0: …", "host nvme nvme0: …").
+std::string_view message_at(std::string_view previous, std::string_view at, std::string_view word, int since_clock) {
+  const bool second = since_clock >= 2 || (since_clock == 1 && find_pci_address(word));
+  return second ? previous : at;
+}
+
+// Syslog and journal: "<words and numbers> <clock> [zone] [host] kernel: text". What a tool wrapped round such a line
+// goes as well. A tag of another program before the message, or the words of a program's log, make it that program's.
+void strip_syslog(std::string_view& text, KernelLine& line) {
+  static constexpr int words_of_a_line = 14, words_behind_clock = 3;
+  auto rest = text;
+  std::string_view previous;
+  int since_clock = -1;  // words behind the last clock; -1: no clock yet
+  for (int words = 0; words < words_of_a_line && !rest.empty(); ++words) {
+    const auto at = rest;
     const auto word = take_word(rest);
+    if (word.empty() || since_clock > words_behind_clock) return;
     if (word == "kernel:") {
-      if (after_clock || words <= 1) text = rest;
-      return;
-    }
-    if (word == "kernel" && after_clock)
-      if (const auto message = behind_rfc5424_fields(rest)) {
-        text = *message;
-        return;
-      }
-    if (word.empty() || word.front() == '[') break;
-    if (is_program_tag(word)) {
-      if (!after_clock) break;
-      line.from_kernel = word.starts_with("nv-fabricmanager[");
-      text = rest;
+      if (since_clock >= 0 || words <= 1) text = rest;
       return;
     }
     if (is_clock_word(word)) {
       // Without a "kernel:" behind it the message begins after the clock.
-      if (!after_clock && words <= 4) text = rest;
-      after_clock = true;
-    } else if (after_clock && word.ends_with(":")) {
-      text = before;  // the message itself: its first word ends with a colon
-      auto next = rest;
-      if (take_word(next) != "kernel:") break;
+      if (since_clock < 0 && words <= 4) text = rest;
+      since_clock = 0;
+      continue;
     }
+    if (since_clock < 0) {
+      if (word.front() == '[' || is_program_tag(word)) return;
+      continue;
+    }
+    if (is_program_tag(word)) {
+      line.from_kernel = word.starts_with("nv-fabricmanager[");
+      text = rest;
+      return;
+    }
+    if (word == "kernel")
+      if (const auto message = behind_rfc5424_fields(rest)) {
+        text = *message;
+        return;
+      }
+    if (word.front() == '[' || (word.ends_with(':') && !rest.starts_with("kernel: "))) {
+      text = word.front() == '[' ? at : message_at(previous, at, word, since_clock);
+      return;
+    }
+    if (is_of_a_program(word) || (is_facility_and_level(word) && !word.starts_with("kern."))) line.from_kernel = false;
+    if (since_clock == 0 && is_zone(word)) continue;
+    previous = at;
+    ++since_clock;
   }
+}
+
+// The value behind "key": in an object of JSON, escapes as they are.
+std::string_view json_string(std::string_view object, std::string_view quoted_key) {
+  const auto key_at = object.find(quoted_key);
+  if (key_at == std::string_view::npos) return {};
+  auto rest = skip_spaces(object.substr(key_at + quoted_key.size()));
+  if (!rest.starts_with(':')) return {};
+  rest = skip_spaces(rest.substr(1));
+  if (!rest.starts_with('"')) return {};
+  rest.remove_prefix(1);
+  size_t end = 0;
+  while (end < rest.size() && rest[end] != '"') end += rest[end] == '\\' ? 2 : 1;
+  return rest.substr(0, end);
+}
+
+// An entry of the journal as an object of JSON. Only its transport, which the journal itself writes, says that the
+// kernel spoke; any other object is a program's.
+bool strip_json(std::string_view& text, KernelLine& line) {
+  if (!text.starts_with('{') || !skip_spaces(text.substr(1)).starts_with('"')) return false;
+  line.from_kernel = json_string(text, "\"_TRANSPORT\"") == "kernel";
+  auto since_boot = json_string(text, "\"_SOURCE_MONOTONIC_TIMESTAMP\"");
+  if (line.from_kernel) line.uptime_us = take_number(since_boot);
+  text = json_string(text, "\"MESSAGE\"");
+  return true;
 }
 
 // "message repeated 9 times: [ text ]"
@@ -244,12 +339,17 @@ KernelLine parse_kernel_line(std::string_view raw) {
     strip_repetition(line.text, line);
     return line;
   }
+  if (strip_json(text, line)) {
+    strip_repetition(text, line);
+    line.text = trim(text);
+    return line;
+  }
   strip_priority(text, line);
   const bool with_facility = strip_facility(text, line);
   const bool by_dmesg = strip_iso_time(text) || with_facility;
   const bool bracketed = strip_brackets(text, line);
   if (bracketed && !by_dmesg) strip_journal_tag(text, line);
-  if (!bracketed && !by_dmesg) {
+  if (!bracketed && !by_dmesg && !strip_node_and_brackets(text, line)) {
     strip_syslog(text, line);
     strip_repetition(text, line);
     strip_priority(text, line);

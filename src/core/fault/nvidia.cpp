@@ -1,9 +1,8 @@
 #include "core/fault/nvidia.hpp"
 
-#include <algorithm>
-
 #include "core/fault/catalog.hpp"
 #include "core/fault/nvlink5.hpp"
+#include "core/fault/nvlink_registers.hpp"
 #include "core/fault/text.hpp"
 
 namespace homeostat::fault {
@@ -80,28 +79,20 @@ void read_recovery_action(std::string_view detail, Finding& finding) {
     finding.recovery_from = read_hex(detail.substr(at + from.size()));
 }
 
-// "NVLink: fatal error detected on link 14(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)": the link, and which bits of the
-// seven registers are set. What the bits ask for NVIDIA publishes for people; the severity does not depend on them.
-void read_nvlink_registers(std::string_view detail, Finding& finding) {
-  static constexpr std::string_view key = " link ";
-  const auto at = detail.find(key);
-  if (at == std::string_view::npos) return;
-  auto rest = detail.substr(at + key.size());
-  const auto link = take_number(rest);
-  if (!link) return;
-  finding.title = "NVLink error on link " + std::to_string(*link);
-  rest = skip_spaces(rest);
-  if (!rest.starts_with('(')) return;
-  rest = rest.substr(1, std::min(rest.find(')'), rest.size()) - 1);
-  for (int number = 1; number <= 7 && !rest.empty(); ++number) {
-    auto word = take_word(rest);
-    while (word.ends_with(',')) word.remove_suffix(1);
-    const auto bits = parse_hex32(word);
-    if (!bits) return;
-    for (unsigned bit = 0; bit < 32; ++bit)
-      if (*bits >> bit & 1)
-        finding.title.append(", register ").append(std::to_string(number)).append(" bit ").append(std::to_string(bit));
+// What stands in the parentheses of an Xid. Some tools shorten it to bus and device, "PCI:3b:00", and drivers before
+// R180 gave the bus in four digits, "0001:00".
+std::string device_in(std::string_view where) {
+  if (const auto address = find_pci_address(where)) return address->device;
+  if (starts_with_ignoring_case(where, "pci:")) where.remove_prefix(4);
+  where = where.substr(0, where.find_first_of(". "));
+  if (where.size() == 7 && where.starts_with("00")) where.remove_prefix(2);
+  if (where.size() != 5 || where[2] != ':') return {};
+  std::string device;
+  for (char c : where) {
+    if (c != ':' && !is_hex(c)) return {};
+    device += to_lower(c);
   }
+  return device;
 }
 
 void apply(const CodeEntry& entry, Finding& finding) {
@@ -123,7 +114,7 @@ std::optional<Finding> parse_xid(std::string_view text) {
   Finding finding;
   finding.component = head->code == "74" || is_nvlink5(head->code) ? "nvlink" : "gpu-xid";
   finding.code = head->code;
-  if (const auto address = find_pci_address(head->where)) finding.device = address->device;
+  finding.device = device_in(head->where);
   finding.gpu_instance = field_after(head->where, "GPU-I:");
   finding.compute_instance = field_after(head->where, "GPU-CI:");
   finding.severity = Severity::warn;
@@ -132,17 +123,18 @@ std::optional<Finding> parse_xid(std::string_view text) {
   const auto* entry = Catalog::instance().xid(finding.code);
   if (entry) apply(*entry, finding);
   finding.caused_by = field_after(head->detail, "caused by previous Xid ");
-  if (head->code == "74") read_nvlink_registers(head->detail, finding);
   if (head->code == "154" && finding.recovery_from == "0x4" && finding.code == "154/0x1")
     finding.title += " (the drain before it is over: no new fault)";
   finding.rma_candidate =
-      head->code == "64" && (contains(head->detail, "no spare") || contains(head->detail, "no more spare"));
+      head->code == "64" && (contains(head->detail, "no spare") || contains(head->detail, "no more spare") ||
+                             contains(head->detail, "table is full"));
   if (is_nvlink5(head->code)) decode_nvlink5(skip_process(head->detail), finding);
   set_repair_class(finding);
   // The table may know a milder or sharper class than the action word alone, e.g. 63: IGNORE, yet worth a drain after
   // the job.
   if (entry && !is_nvlink5(head->code)) finding.repair_class = entry->repair_class;
   if (finding.rma_candidate) finding.repair_class = RepairClass::replace_node;
+  if (head->code == "74") decode_nvlink_registers(head->detail, finding);
   return finding;
 }
 

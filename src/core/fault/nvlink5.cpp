@@ -49,31 +49,46 @@ Nvlink5Line read_line(std::string_view detail) {
   line.says_fatal = contains(head, " Fatal");
   line.injected = read_injected(words);
   if (open == std::string_view::npos) return line;
+  static constexpr size_t whole_word = 10;  // 0x00000000
   auto rest = detail.substr(open + 1);
-  rest = rest.substr(0, rest.find(')'));
+  const auto close = rest.find(')');
+  const bool closed = close != std::string_view::npos;
+  rest = rest.substr(0, close);
   while (!rest.empty() && line.word_count < 2) {
     auto word = take_word(rest);
     while (!word.empty() && word.back() == ',') word.remove_suffix(1);
     const auto value = parse_hex32(word);
-    if (!value) break;
+    if (!value || (rest.empty() && !closed && word.size() < whole_word)) break;  // the last word of a line cut off
     line.words[line.word_count++] = *value;
   }
   return line;
 }
 
-bool unit_fits(std::string_view row_unit, std::string_view unit) {
+bool is_name_of(std::string_view row_unit, std::string_view name) {
   while (true) {
     const auto slash = row_unit.find('/');
     const auto alternative = row_unit.substr(0, slash);
-    if (alternative == unit || alternative.substr(0, alternative.find(' ')) == unit)
+    if (alternative == name || alternative.substr(0, alternative.find(' ')) == name)
       return true;  // "MSE Degraded" is two words
     if (slash == std::string_view::npos) return false;
     row_unit.remove_prefix(slash + 1);
   }
 }
 
-bool status_fits(const Nvlink5Entry& entry, std::uint32_t status, bool by_bits) {
+// The line may give one of the unit's names, or all of them: "TLW_RX/TLW_RX_PIPE0".
+bool unit_fits(std::string_view row_unit, std::string_view unit) {
+  while (true) {
+    const auto slash = unit.find('/');
+    if (!is_name_of(row_unit, unit.substr(0, slash))) return false;
+    if (slash == std::string_view::npos) return true;
+    unit.remove_prefix(slash + 1);
+  }
+}
+
+bool status_fits(const Nvlink5Entry& entry, const Nvlink5Line& line, bool by_bits) {
   if (entry.statuses.empty()) return true;
+  if (line.word_count < 2) return false;  // cut off
+  const auto status = line.words[1];
   for (auto wanted : entry.statuses)
     if (status == wanted || (by_bits && wanted != 0 && (status & wanted) == wanted)) return true;
   return false;
@@ -90,7 +105,7 @@ std::optional<Verdict> look_up(const Nvlink5Line& line, std::string_view xid, bo
   std::optional<Verdict> best;
   for (const auto& entry : Catalog::instance().nvlink5()) {
     if (entry.xid != xid || (!line.unit.empty() && !unit_fits(entry.unit, line.unit))) continue;
-    if (!status_fits(entry, line.words[1], by_bits)) continue;
+    if (!status_fits(entry, line, by_bits)) continue;
     Verdict found{entry.action, entry.investigate};
     if (entry.escalation_v1.matches(line.words[0]) || entry.escalation_v2.matches(line.words[0]))
       found.action = entry.escalation_action;
@@ -109,7 +124,7 @@ void decode_nvlink5(std::string_view detail, Finding& finding) {
   if (!line.unit.empty()) finding.code += "/" + std::string(line.unit);
   finding.injected = line.injected;
   std::optional<Verdict> verdict;
-  if (line.word_count == 2) {
+  if (line.word_count > 0) {
     verdict = look_up(line, xid, false);
     if (!verdict) verdict = look_up(line, xid, true);
   }
@@ -119,8 +134,8 @@ void decode_nvlink5(std::string_view detail, Finding& finding) {
                        : verdict->action == "XID_154_EVAL" ? Severity::error
                                                            : Severity::info;
     if (!verdict->investigate.empty()) finding.title += "; investigate: " + std::string(verdict->investigate);
-  } else if (line.word_count == 2 && line.says_fatal) {
-    finding.severity = Severity::error;  // the driver says fatal, the catalogue does not know it: people must look
+  } else if (line.says_fatal) {
+    finding.severity = Severity::error;  // the driver says fatal, the catalogue cannot say: people must look
   }
   // An injected fault is a test of somebody else's: shown, never healed.
   if (line.injected && finding.severity > Severity::warn) finding.severity = Severity::warn;
