@@ -1,13 +1,11 @@
 // A heal in virtual time: with a crash before and after every write, with every call failing in each way, with seeds
 // that mix all of it. What must come out is what an undisturbed heal leaves behind: one replacement, one requeue,
 // nothing else. sim_test --seed=N runs one seed of the swarm; --seeds=N that many.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <string>
 
-#include "io/log.hpp"
+#include "tests/sim/seeds.hpp"
 #include "tests/sim/world.hpp"
 
 using namespace homeostat;
@@ -15,8 +13,6 @@ using namespace homeostat::sim;
 
 namespace {
 
-std::uint64_t first_seed = 1;
-std::uint64_t seeds = 100;
 constexpr Duration patience{600'000};
 
 std::string heal(World& world, bool lost = false) {
@@ -191,14 +187,4 @@ TEST_CASE("a swarm of seeds") {
     };
     CHECK_MESSAGE(heal(world) == "", "replay with: sim_test --seed=", seed);
   }
-}
-
-int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    std::string arg = argv[i];
-    if (arg.starts_with("--seed=")) first_seed = std::strtoull(arg.c_str() + 7, nullptr, 0), seeds = 1;
-    if (arg.starts_with("--seeds=")) seeds = std::strtoull(arg.c_str() + 8, nullptr, 0);
-  }
-  homeostat::io::log_setup("sim", homeostat::io::LogLevel::error);
-  return doctest::Context(argc, argv).run();
 }

@@ -26,8 +26,7 @@ TEST_CASE("whatever wrote the line down, the kernel's own words remain") {
       "Nov 30 05:49:34 node-7 kernel: ",
       "Nov  3 05:49:34 node-7 kernel: [  812.000001] ",
       "nov. 30 05:49:34 node-7 kernel: ",
-      "d\xc3\xa9"
-      "c. 30 05:49:34 node-7 kernel: ",
+      "d\u00e9c. 30 05:49:34 node-7 kernel: ",
       "30 Ara 05:49:34 node-7 kernel: ",
       "2026-11-30T05:49:34.000001+00:00 node-7 kernel: ",
       "Nov 30 05:49:34.123456 kernel: ",
