@@ -80,10 +80,14 @@ std::string World::ssh(const std::string& command, Duration limit) {
   return must(cli::remote(login(), command, limit, {}));
 }
 
-World::Answer World::homeostat(const std::vector<std::string>& arguments, Duration limit) {
+std::future<World::Answer> World::homeostat_meanwhile(const std::vector<std::string>& arguments, Duration limit) {
   std::vector<std::string> argv = {places().programs + "/homeostat"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  return run(argv, limit);
+  return std::async(std::launch::async, [argv = std::move(argv), limit] { return run(argv, limit); });
+}
+
+World::Answer World::homeostat(const std::vector<std::string>& arguments, Duration limit) {
+  return homeostat_meanwhile(arguments, limit).get();
 }
 
 World::Answer World::lab(const std::vector<std::string>& arguments, Duration limit) {
@@ -106,12 +110,14 @@ std::string World::instance() {
   return io::string_at(must(io::parse_json_object(text.str(), "lab.json")), {"instance"}, "hl");
 }
 
-std::vector<std::string> World::machines() {
+std::vector<std::string> World::machines() { return machines(context_.names().pool); }
+
+std::vector<std::string> World::machines(const std::string& pool) {
   const auto answer = lab({"machine", "list", "-o", "json"});
   const auto list = must(io::parse_json_object(answer.out, "the machine list"));
   std::vector<std::string> names;
   for (const auto& machine : io::array_at(list, {"machines"}))
-    if (io::string_at(machine, {"pool"}) == context_.names().pool && io::string_at(machine, {"state"}) != "Deleting")
+    if (io::string_at(machine, {"pool"}) == pool && io::string_at(machine, {"state"}) != "Deleting")
       names.push_back(io::string_at(machine, {"name"}));
   return names;
 }
@@ -159,7 +165,8 @@ void World::save_logs(const std::string& name) {
            {"controller.log", {"-n", "homeostat-system", "logs", "deploy/homeostat-controller", "--tail=2000"}},
            {"controller-before.log",
             {"-n", "homeostat-system", "logs", "deploy/homeostat-controller", "--previous", "--tail=2000"}},
-           {"objects.yaml", {"get", "nodepools,slurmclusters,nodehealths,healthpolicies,repairs", "-A", "-o", "yaml"}},
+           {"objects.yaml",
+            {"get", "nodepools,slurmclusters,nodehealths,healthpolicies,repairs,drills", "-A", "-o", "yaml"}},
            {"nodes.yaml", {"get", "nodes", "-o", "yaml"}},
            {"events.txt", {"get", "events", "-A", "--sort-by=.lastTimestamp"}},
            {"slurmctld.log", {"-n", "slurm", "logs", "demo-controller-0", "--tail=2000", "--all-containers"}},

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,13 +43,17 @@ class World {
     std::string out, err;
   };
   Answer homeostat(const std::vector<std::string>& arguments, Duration limit = Duration(300'000));
+  // The same beside the case; get() gives its answer.
+  std::future<Answer> homeostat_meanwhile(const std::vector<std::string>& arguments,
+                                          Duration limit = Duration(300'000));
   Answer lab(const std::vector<std::string>& arguments, Duration limit = Duration(120'000));
   Answer kubectl(const std::vector<std::string>& arguments, const std::string& input = {});
 
   // Prefix of the lab's bridge and namespaces: "hl" unless it was brought up otherwise.
   std::string instance();
-  // Names of the provider's machines in a pool that live.
+  // Names of the provider's machines that live, in a pool (the lab's own pool).
   std::vector<std::string> machines();
+  std::vector<std::string> machines(const std::string& pool);
   // Machines that the provider ever made: lines of its log with a 201.
   int machines_made();
   std::string node_name_of_spare();
