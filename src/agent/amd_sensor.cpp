@@ -27,9 +27,7 @@ class AmdSensor final : public SysSensor {
     // The list first: a finding of a GPU is of use only where the GPU is known.
     if (options_.devices_seen) options_.devices_seen(devices_of(gpus));
     SensorReport report;
-    // The number that somebody expects is that of the accelerators of whatever make: ours to judge only where AMD's
-    // are.
-    report.findings = watch_.look(gpus, reader_.any_accelerator() ? input.expected_gpus : 0, input.monotonic);
+    report.findings = watch_.look(gpus, input.expected_gpus, input.monotonic);
     size_t troubled = 0;
     std::string trouble;
     for (const auto& gpu : gpus) {
@@ -39,12 +37,14 @@ class AmdSensor final : public SysSensor {
       }
       if (gpu.listed) add_samples(gpu, report);
     }
-    const bool none_yet = gpus.empty() && reader_.any_accelerator();
     set_state(report, gpus.size(), troubled, trouble);
-    if (none_yet) {
-      report.state = fault::ProbeState::failed;
-      report.message = "AMD accelerators are on the PCI bus, but the amdgpu driver has none of them. Load the driver.";
-    }
+    if (!gpus.empty() || (!reader_.any_accelerator() && input.expected_gpus == 0)) return report;
+    report.state = fault::ProbeState::failed;
+    report.message =
+        reader_.any_accelerator()
+            ? "AMD accelerators are on the PCI bus, but the amdgpu driver has none of them. Load the driver."
+            : "AMD GPUs are expected (" + std::to_string(input.expected_gpus) +
+                  "), and none is on the PCI bus. Look at the machine's power and firmware.";
     return report;
   }
 

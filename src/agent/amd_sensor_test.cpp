@@ -21,17 +21,29 @@ std::string file(const char* name) { return std::string("bus/pci/devices/0000:c1
 
 }  // namespace
 
-TEST_CASE("amd: absent without AMD accelerators, whatever number of GPUs is expected") {
+TEST_CASE("amd: absent without AMD accelerators where none is expected") {
   TestTree tree;
-  CHECK(looks(*sensor_on(tree.roots()), 0s, 120s, 8).state == ProbeState::absent);
+  CHECK(looks(*sensor_on(tree.roots()), 0s, 120s).state == ProbeState::absent);
   CHECK(sensor_on({"/nonexistent", "/nonexistent"})->look(at(0s)).state == ProbeState::absent);
   // A processor with graphics is no accelerator.
   tree.sys.add_amd_gpu(0, pci0);
   tree.sys.set(file("class"), "0x030000");
   tree.sys.set(file("mem_info_vram_total"), "536870912");
-  const auto report = looks(*sensor_on(tree.roots()), 0s, 120s, 8);
+  const auto report = looks(*sensor_on(tree.roots()), 0s, 120s);
   CHECK(report.state == ProbeState::absent);
   CHECK(codes_of(report) == "");
+}
+
+//  amd.com/gpu: 8 on the Node, and nothing of AMD's on the bus
+TEST_CASE("amd: zero GPUs where some are expected are a fault, not health") {
+  TestTree tree;
+  const auto sensor = sensor_on(tree.roots());
+  const auto at_once = sensor->look(at(0s, 8));
+  CHECK(at_once.state == ProbeState::failed);
+  CHECK(at_once.message.find("expected (8)") != std::string::npos);
+  const auto report = looks(*sensor, 5s, 120s, 8);
+  CHECK(report.state == ProbeState::failed);
+  CHECK(codes_of(report) == "GPU_MISSING:fatal@");
 }
 
 TEST_CASE("amd: eight good GPUs and their figures, in every published revision of gpu_metrics") {

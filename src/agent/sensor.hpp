@@ -19,7 +19,7 @@ namespace homeostat::agent {
 struct SensorInput {
   TimePoint now{};
   Duration monotonic{0};  // for rates and windows: never jumps
-  int expected_gpus = 0;  // 0: nobody has said
+  int expected_gpus = 0;  // of the make that the sensor reads; 0: nobody has said, or they are another make's
 };
 
 // One figure of a device. `name` is the whole Prometheus name with its unit ("homeostat_gpu_temperature_celsius");
