@@ -369,23 +369,39 @@ std::optional<Finding> classify(const KernelLine& line) {
 
 std::optional<Finding> classify_text(std::string_view raw_line) { return classify(parse_kernel_line(raw_line)); }
 
-void Classifier::name_victim(Finding& finding, std::string_view text) {
-  const auto pid = killed_pid(text);
-  if (victim_lines_left_ > 0 && finding.device.empty() && (victim_pid_ == 0 || victim_pid_ == pid)) {
-    finding.device = victim_device_;
-    finding.pod_uid = victim_pod_;
-    finding.slurm_job = victim_job_;
-  }
+namespace {
+
+// Old kernels list the processes of a control group between the line that names it and the kill.
+constexpr int lines_of_kill = 1024;
+constexpr std::uint64_t time_of_kill_us = 10'000'000;  // a serial console is slow
+
+}  // namespace
+
+// Does the line tell again of the kill that was told last?
+bool Classifier::tells_of_kill(const Finding& finding, const KernelLine& line) const {
+  if (kill_.lines_left == 0) return false;
+  if (const auto record = parse_oom_record(line.text)) return record->of_group;
+  const auto pid = killed_pid(line.text);
+  return pid != 0 && (kill_.pid == 0 || kill_.pid == pid) &&
+         (finding.code == kill_.finding.code || finding.code == "OOM_KILL");
 }
 
-void Classifier::remember_victim(const Finding& finding, std::string_view text) {
-  const auto record = parse_oom_record(text);
-  if (!record || finding.device.empty()) return;
-  victim_pid_ = record->pid;
-  victim_device_ = finding.device;
-  victim_pod_ = finding.pod_uid;
-  victim_job_ = finding.slurm_job;
-  victim_lines_left_ = max_lines_between;
+void Classifier::join_kill(Finding& finding, const KernelLine& line) {
+  const bool late = line.uptime_us && kill_.uptime_us && *line.uptime_us >= *kill_.uptime_us + time_of_kill_us;
+  // The kernel kills for one reason at a time: a header begins another.
+  if (late || finding.code == "OOM_HEADER") kill_.lines_left = 0;
+  const auto record = parse_oom_record(line.text);
+  // "Kill process 5 … or sacrifice child": the child has another number. A group dies with all its processes.
+  const bool names_victim = !(record && record->of_group) && !contains(line.text, "Kill process ");
+  if (tells_of_kill(finding, line)) {
+    finding = kill_.finding;
+    finding.repeats = 0;
+    if (!names_victim) kill_.pid = 0;
+    return;
+  }
+  const auto pid = record ? record->pid : killed_pid(line.text);
+  if (record || (pid != 0 && kill_.lines_left == 0))
+    kill_ = {finding, names_victim ? pid : 0, line.uptime_us, lines_of_kill};
 }
 
 std::optional<Finding> Classifier::operator()(const KernelLine& line) {
@@ -399,11 +415,8 @@ std::optional<Finding> Classifier::operator()(const KernelLine& line) {
       announced_gpu_ = address->device;
       lines_left_ = 4;
     }
-  if (victim_lines_left_ > 0) --victim_lines_left_;
-  if (finding && finding->component == "oom") {
-    name_victim(*finding, line.text);
-    remember_victim(*finding, line.text);
-  }
+  if (kill_.lines_left > 0) --kill_.lines_left;
+  if (finding && finding->component == "oom") join_kill(*finding, line);
   return finding;
 }
 

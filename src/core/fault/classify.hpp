@@ -13,23 +13,26 @@ std::optional<Finding> classify(const KernelLine& line);
 std::optional<Finding> classify_text(std::string_view raw_line);
 
 // Remembers the little that spans lines: a lost GPU is reported in three lines, of which only the first names it; of an
-// out-of-memory kill one line names the control group and a later one the process.
+// out-of-memory kill one line names the control group and later ones the process. Those later ones are the same event:
+// they give the finding of the first with `repeats` 0.
 class Classifier {
  public:
   std::optional<Finding> operator()(const KernelLine& line);
 
  private:
-  // A dump of the memory's use, a line for each process, can stand between the two lines of a kill.
-  static constexpr int max_lines_between = 64;
+  struct Kill {
+    Finding finding;
+    std::uint64_t pid = 0;  // of the process that is killed; 0: whichever is named next
+    std::optional<std::uint64_t> uptime_us;
+    int lines_left = 0;  // until it is forgotten
+  };
 
-  void name_victim(Finding& finding, std::string_view text);
-  void remember_victim(const Finding& finding, std::string_view text);
+  void join_kill(Finding& finding, const KernelLine& line);
+  bool tells_of_kill(const Finding& finding, const KernelLine& line) const;
 
   std::string announced_gpu_;
   int lines_left_ = 0;
-  std::string victim_device_, victim_pod_, victim_job_;
-  std::uint64_t victim_pid_ = 0;
-  int victim_lines_left_ = 0;
+  Kill kill_;
 };
 
 // "component<TAB>code<TAB>device<TAB>severity<TAB>action"; without a finding "none<TAB><TAB><TAB>none<TAB>".

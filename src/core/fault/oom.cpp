@@ -91,6 +91,7 @@ std::optional<OomRecord> parse_oom_record(std::string_view text) {
   if (text.starts_with(group_head))
     if (const auto at = text.find(group_tail); at != std::string_view::npos) {
       record.finding = make(true);
+      record.of_group = true;
       set_owner(record.finding, cgroup_owner(text.substr(group_head.size(), at - group_head.size())));
       return record;
     }
@@ -103,7 +104,7 @@ std::optional<OomRecord> parse_oom_record(std::string_view text) {
 }
 
 std::uint64_t killed_pid(std::string_view text) {
-  for (std::string_view key : {"Killed process ", "Kill process "}) {
+  for (std::string_view key : {"Killed process ", "Kill process ", "OOM victim "}) {
     const auto at = text.find(key);
     if (at == std::string_view::npos) continue;
     auto rest = text.substr(at + key.size());

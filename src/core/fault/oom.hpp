@@ -23,14 +23,16 @@ CgroupOwner cgroup_owner(std::string_view path);
 void set_owner(Finding& finding, const CgroupOwner& owner);
 
 // "oom-kill:constraint=CONSTRAINT_MEMCG,…,oom_memcg=…,task_memcg=…,task=…,pid=…,uid=…", and the older
-// "Task in … killed as a result of limit of …". nullopt: not such a line.
+// "Task in … killed as a result of limit of …"; and "Tasks in … are going to be killed due to memory.oom.group set".
+// nullopt: not such a line.
 struct OomRecord {
   Finding finding;
   std::uint64_t pid = 0;  // of the process that is killed; 0 when the line does not tell
+  bool of_group = false;  // the kill of one process spreads to its whole control group
 };
 std::optional<OomRecord> parse_oom_record(std::string_view text);
 
-// The process of "…: Killed process 5 (name) …", "Killed process 5, …"; 0 when it names none.
+// The process of "…: Killed process 5 (name) …", "Killed process 5, …", "…: OOM victim 5 (name) …"; 0 when it names none.
 std::uint64_t killed_pid(std::string_view text);
 
 }  // namespace homeostat::fault

@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "core/fault/classify.hpp"
+#include "core/fault/ledger.hpp"
 
 using namespace homeostat::fault;
 
@@ -87,6 +89,87 @@ TEST_CASE("the line of the kill is named after the line of the group, if it is t
   REQUIRE(kill);
   CHECK(kill->device == "job/7");
   CHECK(kill->slurm_job == "7");
-  for (int i = 0; i < 70; ++i) say("something else");
+  for (int i = 0; i < 1100; ++i) say("something else");
   CHECK(say("Memory cgroup out of memory: Killed process 55 (a) total-vm:1kB")->device.empty());
+}
+
+//   invoked oom-killer    header: an entry of its own, and the end of what was before
+//   oom-kill:constraint=  the event
+//   Killed process        the same event again
+TEST_CASE("an out-of-memory kill is one event however many lines tell of it") {
+  const std::string group = "/slurm/uid_0/job_7/step_0";
+  const std::string record =
+      "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=/slurm/uid_0/job_7,"
+      "task_memcg=" +
+      group + ",task=a,pid=55,uid=0";
+  const std::string whole_machine =
+      "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/x,task=a,"
+      "pid=55,uid=0";
+  const std::string header = "a invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0";
+  const std::string kill = "Memory cgroup out of memory: Killed process 55 (a) total-vm:1kB";
+  const std::string other = "Memory cgroup out of memory: Killed process 56 (b) total-vm:1kB";
+  const std::string spread = "Tasks in " + group + " are going to be killed due to memory.oom.group set";
+  struct Case {
+    const char* what;
+    std::vector<std::string> lines;
+    std::vector<std::string> told;  // id and how often it was seen
+  };
+  const std::string job = "oom:CGROUP_OOM@job/7";
+  for (const auto& c : {
+           Case{"record and kill", {record, kill}, {job + " 1"}},
+           Case{"twice", {record, kill, header, record, kill}, {job + " 2", "oom:OOM_HEADER 1"}},
+           Case{"the kill's own line only", {kill}, {"oom:CGROUP_OOM 1"}},
+           Case{"kills without a record", {kill, header, other}, {"oom:CGROUP_OOM 2", "oom:OOM_HEADER 1"}},
+           Case{"a kill of another process", {record, other}, {job + " 1", "oom:CGROUP_OOM 1"}},
+           Case{"a whole group", {record, kill, spread, other}, {job + " 1"}},
+           Case{"a group, its record lost", {spread, other}, {job + " 1"}},
+           Case{"already exiting",
+                {record, "Memory cgroup out of memory: OOM victim 55 (a) is already exiting. Skip killing the task"},
+                {job + " 1"}},
+           Case{"old: three lines, the child dies",
+                {"Task in " + group + " killed as a result of limit of /slurm/uid_0/job_7",
+                 "Memory cgroup out of memory: Kill process 55 (a) score 1001 or sacrifice child",
+                 "Killed process 57 (c) total-vm:1kB, anon-rss:1kB, file-rss:0kB"},
+                {job + " 1"}},
+           Case{"old: two lines of the machine",
+                {"Out of memory: Kill process 55 (a) score 900 or sacrifice child",
+                 "Killed process 55 (a) total-vm:1kB, anon-rss:1kB, file-rss:0kB"},
+                {"oom:GLOBAL_OOM 1"}},
+           Case{"the machine",
+                {whole_machine, "Out of memory: Killed process 55 (a) total-vm:1kB"},
+                {"oom:GLOBAL_OOM 1"}},
+           Case{"a container's record, the machine's kill",
+                {record, "Out of memory: Killed process 55 (a) total-vm:1kB"},
+                {job + " 1", "oom:GLOBAL_OOM 1"}},
+           Case{"nothing to kill",
+                {record, "Out of memory and no killable processes..."},
+                {job + " 1", "oom:GLOBAL_OOM 1"}},
+       }) {
+    CAPTURE(c.what);
+    Classifier classifier;
+    Ledger ledger;
+    for (const auto& line : c.lines) {
+      const auto finding = classifier(parse_kernel_line(line));
+      REQUIRE(finding);
+      ledger.observe(*finding, homeostat::TimePoint{}, line);
+    }
+    std::vector<std::string> told;
+    for (const auto& entry : ledger.entries()) told.push_back(entry.id + " " + std::to_string(entry.count));
+    CHECK(told == c.told);
+  }
+}
+
+TEST_CASE("a kill that comes later is another one") {
+  Classifier classifier;
+  const auto record = classifier(parse_kernel_line(
+      "6,1,7000000000,-;Task in /slurm/uid_0/job_7 killed as a result of limit of /slurm/uid_0/job_7"));
+  REQUIRE(record);
+  const auto soon = classifier(parse_kernel_line("3,2,7002000000,-;Memory cgroup out of memory: Killed process 5 (a)"));
+  REQUIRE(soon);
+  CHECK(soon->device == "job/7");
+  CHECK(soon->repeats == 0);
+  const auto late = classifier(parse_kernel_line("3,3,7010000000,-;Memory cgroup out of memory: Killed process 6 (b)"));
+  REQUIRE(late);
+  CHECK(late->device.empty());
+  CHECK(late->repeats == 1);
 }
