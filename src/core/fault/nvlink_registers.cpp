@@ -68,7 +68,7 @@ void soften(NvlinkWeight weight, Finding& finding) {
 
 void decode_nvlink_registers(std::string_view detail, Finding& finding) {
   static constexpr std::string_view key = " link ";
-  const auto at = detail.find(key);
+  const auto at = detail.rfind(key);  // a process may have the word in its name
   if (at == std::string_view::npos) return;
   auto rest = detail.substr(at + key.size());
   const auto link = take_number(rest);
