@@ -4,5 +4,6 @@
 #include <string_view>
 
 namespace homeostat::fault::tables {
-extern const std::string_view xid, sxid, nvlink5, nvlink_registers, kernel, decoded, counters, gpu, actions, policy, models;
+extern const std::string_view xid, sxid, nvlink5, nvlink_registers, kernel, decoded, counters, gpu, actions, policy,
+    models;
 }
