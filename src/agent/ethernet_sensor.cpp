@@ -23,6 +23,7 @@ class EthernetSensor final : public SysSensor {
   SensorReport look(const SensorInput& input) override {
     const auto ports = reader_.read();
     SensorReport report;
+    report.names = reader_.names();
     report.findings = watch_.look(ports, input.monotonic);
     for (const auto& port : ports)
       if (port.listed && port.trouble.empty()) add_samples(port, report);

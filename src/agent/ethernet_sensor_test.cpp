@@ -32,6 +32,8 @@ TEST_CASE("virtual interfaces, representors and InfiniBand ones are not Ethernet
   CHECK(report.state == ProbeState::good);
   CHECK(codes_of(report) == "");
   CHECK(report.samples.size() == 6);
+  using Names = std::vector<std::pair<std::string, std::string>>;
+  CHECK(report.names == Names{{"eth0", pci0}, {"ib0", "0000:41:00.0"}, {"rep0", pci0}});
   CHECK(sample_of(report, "homeostat_ethernet_speed_bits_per_second")->value == 400e9);
 }
 

@@ -40,8 +40,10 @@ class InfinibandSensor final : public SysSensor {
     const auto ports = reader_.read();
     SensorReport report;
     report.findings = watch_.look(ports, input.monotonic);
-    for (const auto& port : ports)
+    for (const auto& port : ports) {
+      if (!port.pci.empty() && !port.virtual_function) report.names.emplace_back(port.device, port.pci);
       if (port.listed && port.trouble.empty()) add_samples(port, report);
+    }
     set_state(report, ports, [](const auto& port) { return "Port " + port.device + "/" + port.port; });
     return report;
   }

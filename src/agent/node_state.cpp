@@ -194,6 +194,7 @@ NodeState::Intake NodeState::take_sensor(std::string_view name, std::span<const 
   }
   if (report.performance.size() > max_performance) report.performance.resize(max_performance);
   if (name == "steps") performance_ = std::move(report.performance);
+  for (const auto& [other_name, pci] : report.names) ledger_.name_device(other_name, pci);
   // A sensor that cannot say leaves what it said: nothing has recovered.
   if (report.state == ProbeState::good || report.state == ProbeState::absent) {
     if (report.samples.size() > max_samples) report.samples.resize(max_samples);

@@ -213,6 +213,35 @@ TEST_CASE("which sensor's failure colours the verdict how") {
   CHECK(verdict("ethernet", fault::ProbeState::absent) == "Healthy");
 }
 
+//   NETDEV WATCHDOG: ens8f1np1 …        names the interface
+//   mlx5_core 0000:c4:00.1: poll_health  names the PCI address
+TEST_CASE("an adapter's faults under its interface's name and under its address are one incident") {
+  const std::vector<std::string> lines = {
+      "4,1,7200000000,-;NETDEV WATCHDOG: ens8f1np1 (mlx5_core): transmit queue 3 timed out 5012 ms",
+      "3,2,7200500000,-;mlx5_core 0000:c4:00.1: poll_health:978:(pid 0): device's health compromised - reached miss "
+      "count"};
+  const auto incidents = [&lines](bool named_before, bool named_after) {
+    Ready state;
+    const auto name = [&state] {
+      SensorReport report;
+      report.state = fault::ProbeState::good;
+      report.names = {{"ens8f0np0", "0000:c4:00.0"}, {"ens8f1np1", "0000:c4:00.1"}};
+      (void)state.take_sensor("ethernet", {}, std::move(report), now);
+    };
+    if (named_before) name();
+    feed(state, lines);
+    if (named_after) name();
+    return state.view(now).status.incidents;
+  };
+  CHECK(incidents(false, false).size() == 2);
+  for (const bool before : {true, false}) {
+    CAPTURE(before);
+    const auto joined = incidents(before, !before);
+    REQUIRE(joined.size() == 1);
+    CHECK(joined[0].members.size() == 2);
+  }
+}
+
 TEST_CASE("a reader of the kernel log that stands still is found out") {
   Ready state;
   state.log_turns(Duration(1'000));

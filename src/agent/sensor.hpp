@@ -34,6 +34,8 @@ struct SensorReport {
   // good: it answered; absent: there is nothing of its kind here; failed: nobody can say (`message` has the reason).
   fault::ProbeState state = fault::ProbeState::pending;
   std::string message;
+  std::vector<std::pair<std::string, std::string>>
+      names;                             // other names of devices (eth0, mlx5_3), and their PCI addresses
   std::vector<fault::Finding> findings;  // all that is wrong now: what a later report no longer holds has recovered
   std::vector<Sample> samples;           // at most a few per device
   std::vector<api::JobPerformance> performance;  // of the sensor `steps`: news that no write is made for

@@ -76,6 +76,13 @@ void EthernetReader::read_listed(const SysFolder& all, const std::string& name, 
   out.push_back(read_port(name, port));
 }
 
+std::vector<std::pair<std::string, std::string>> EthernetReader::names() const {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& [name, port] : ports_)
+    if (!port.pci.empty() && !port.virtual_function) out.emplace_back(name, port.pci);
+  return out;
+}
+
 std::vector<fault::NetReading> EthernetReader::read() {
   std::vector<fault::NetReading> out;
   for (auto& [name, port] : ports_) port.seen = false;

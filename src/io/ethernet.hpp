@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/fault/link_counters.hpp"
@@ -20,6 +21,9 @@ class EthernetReader {
 
   // Every physical port there is, and every one that was there before and is not (listed: false).
   std::vector<fault::NetReading> read();
+  // Every interface with a PCI device behind it and that device's address, as the last read() saw them: those of
+  // InfiniBand too, no virtual functions.
+  std::vector<std::pair<std::string, std::string>> names() const;
   const std::shared_ptr<NowReading>& now_reading() const { return tree_.now_reading(); }
 
  private:

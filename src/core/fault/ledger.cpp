@@ -248,10 +248,13 @@ bool Ledger::settle(TimePoint now) {
 void Ledger::name_device(std::string_view other_name, std::string_view pci_device) {
   const auto known =
       std::find_if(names_.begin(), names_.end(), [&](const auto& name) { return name.first == other_name; });
+  if (known != names_.end() && known->second == pci_device) return;
+  if (known == names_.end() && names_.size() >= max_names) return;
   if (known != names_.end())
     known->second = pci_device;
-  else if (names_.size() < max_entries)
+  else
     names_.emplace_back(other_name, pci_device);
+  unjoined_ = true;  // what stood alone may be of a device that another entry names
 }
 
 void Ledger::restore(std::vector<LedgerEntry> entries, std::uint64_t dropped,

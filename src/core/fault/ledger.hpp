@@ -54,6 +54,7 @@ enum class Change {
 class Ledger {
  public:
   static constexpr size_t max_entries = 64;
+  static constexpr size_t max_names = 128;
   static constexpr Duration pause{600'000};
 
   // Costs the same however many lines came before: joining is left to settle().
