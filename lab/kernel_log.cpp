@@ -145,9 +145,11 @@ Result<FakeMachine> read_machine(const std::string& run_folder) {
 
 namespace {
 
-// As on a real machine, where /run does not outlive a boot: here the jobs on it tell how fast they step.
+// As on a real machine, where /run does not outlive a boot: here the jobs on it tell how fast they step. The folder
+// itself stays: pods live through this boot, and what they have mounted is this one.
 Result<void> empty_step_folder(const std::string& folder) {
-  if (auto removed = io::remove_tree(folder); !removed) return removed;
+  for (const auto& name : io::list_folder(folder))
+    if (auto removed = io::remove_tree(std::string(folder).append("/").append(name)); !removed) return removed;
   return io::prepare_step_folder(folder);
 }
 

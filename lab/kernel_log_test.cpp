@@ -1,6 +1,8 @@
 #include "lab/kernel_log.hpp"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "io/files.hpp"
 #include "tests/test_folder.hpp"
@@ -38,6 +40,14 @@ TEST_CASE("a boot begins a new log under a new id; the GPUs are the same hardwar
   CHECK(io::read_file(run + "/kmsg")->starts_with("5,0,"));
   CHECK(io::exists(run + "/steps"));
   CHECK(io::list_folder(run + "/steps").empty());  // what jobs reported before
+
+  // A pod holds the folder that it has mounted: what is reported after the boot is there too.
+  const int mounted = ::open((run + "/steps").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  REQUIRE(mounted >= 0);
+  REQUIRE(begin_boot(run, {2, false}));
+  REQUIRE(io::write_file(run + "/steps/13.0.json", "{}"));
+  CHECK(::faccessat(mounted, "13.0.json", F_OK, 0) == 0);
+  ::close(mounted);
 }
 
 TEST_CASE("a machine has ports, memory controllers and a disk; AMD GPUs stand in sys, NVIDIA's in nvml.json") {
