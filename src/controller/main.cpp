@@ -82,7 +82,7 @@ class Program {
       recorder_.record(resource, about, warning ? kube::EventType::warning : kube::EventType::normal, reason, message);
     };
     RepairOpener opener(sessions_, events, clock_, fleet_, book_);
-    RepairReconciler repairer(sessions_, *notifications_, events, clock_);
+    RepairReconciler repairer(sessions_, *notifications_, events, clock_, book_);
     NodePoolReconciler pooler(sessions_, clock_, book_);
     // Two, so that a Slurm that does not answer about one node does not hold up the others.
     kube::Controller opening("opener", opener, clock_, random_, {.workers = 2});

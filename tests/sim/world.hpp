@@ -109,7 +109,7 @@ class World {
           fleet(clock),
           book(clock),
           opener(sessions, nullptr, clock, fleet, book),
-          repairer(sessions, notifications, nullptr, clock),
+          repairer(sessions, notifications, nullptr, clock, book),
           pooler(sessions, clock, book) {}
     controller::Sessions sessions;
     controller::FleetWatch fleet;

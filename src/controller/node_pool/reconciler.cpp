@@ -27,7 +27,7 @@ kube::ListOptions of_pool(const std::string& pool) {
   return {.label_selector = std::string(names::pool_label) + "=" + pool, .field_selector = "", .resource_version = ""};
 }
 
-Result<std::vector<PoolNode>> read_nodes(kube::Client& client, const api::NodePool& pool) {
+Result<std::vector<PoolNode>> read_nodes(kube::Client& client, const api::NodePool& pool, const PlanBook& book) {
   auto objects = client.list(kube::resources::nodes, "", of_pool(pool.name));
   if (!objects) return std::unexpected(objects.error());
   auto healths = client.list(kube::resources::node_healths, "", {});
@@ -39,6 +39,8 @@ Result<std::vector<PoolNode>> read_nodes(kube::Client& client, const api::NodePo
     for (const auto& health : healths->items)
       if (kube::name_of(health) == view.name)
         fit = is_fit(view, view_health(api::decode_node_health(health)), pool.gpus_per_node);
+    // A node that works goes on; a spare that nobody watches is given no job.
+    if (view.spare && book.unwatched(view.name)) fit = false;
     nodes.push_back(
         {view.name, view.uid, view.workers, view.machine_token, view.spare, fit, view.ready, view.unschedulable});
   }
@@ -161,7 +163,7 @@ Result<kube::ReconcileResult> NodePoolReconciler::reconcile(const kube::ObjectKe
   PoolWorld world{pool.name, pool.uid, pool.size, pool.spares, {}, read_machines(*session, pool, problem), {}, {}};
   auto repairs = read_open_repairs(client, pool.name);
   if (!repairs) return std::unexpected(repairs.error());
-  auto nodes = read_nodes(client, pool);
+  auto nodes = read_nodes(client, pool, book_);
   if (!nodes) return std::unexpected(nodes.error());
   auto workers = read_workers(client, pool.name);
   if (!workers) return std::unexpected(workers.error());

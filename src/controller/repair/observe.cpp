@@ -94,6 +94,7 @@ Fact<std::vector<repair::NodeView>> read_spares(Session& session, const repair::
   for (const auto& object : nodes->items) {
     repair::NodeView node = view_node(object);
     if (!node.spare || node.name == record.node || claimed->contains(node.name)) continue;
+    if (context.book != nullptr && context.book->unwatched(node.name)) continue;
     auto health = read_health(session, node.name);
     if (health.is_present() && is_fit(node, health.value, context.pool ? context.pool->gpus_per_node : 0))
       spares.push_back(std::move(node));

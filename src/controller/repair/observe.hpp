@@ -2,6 +2,7 @@
 // cache.
 #pragma once
 
+#include "controller/world/plan_book.hpp"
 #include "controller/world/session.hpp"
 #include "core/repair/step.hpp"
 
@@ -12,6 +13,7 @@ namespace homeostat::controller {
 struct RepairContext {
   std::optional<api::NodePool> pool = {};
   repair::Policy policy;
+  const PlanBook* book = nullptr;
 };
 
 repair::Observed observe(Session& session, const repair::Record& record, const RepairContext& context);

@@ -11,6 +11,7 @@
 #include "api/repair.hpp"
 #include "controller/node_pool/reconciler.hpp"
 #include "controller/repair/changes.hpp"
+#include "controller/repair/observe.hpp"
 #include "core/names.hpp"
 #include "io/fake_clock.hpp"
 #include "io/json.hpp"
@@ -315,6 +316,38 @@ TEST_CASE("silence: a lost node is replaced, a silent agent is not") {
     world.pass(900 * second);
     CHECK(world.repairs().empty());
   }
+}
+
+//  size 4: gpu-n0 gpu-n1 gpu-n2 work, gpu-n3 is a spare that is wanted; its agent is silent -> it waits; heard again ->
+//  promoted
+TEST_CASE("a spare that nobody watches is given no job, neither by its pool nor by a repair") {
+  World world;
+  auto spare = *world.server.find(resources::nodes, "", "gpu-n3");
+  io::set_at(spare, {"spec", "taints"},
+             boost::json::array{boost::json::object{{"key", names::spare_taint}, {"effect", "NoSchedule"}}});
+  world.server.put(resources::nodes, spare);
+  auto is_spare = [&] {
+    return !io::array_at(*world.server.find(resources::nodes, "", "gpu-n3"), {"spec", "taints"}).empty();
+  };
+  world.silent.insert("gpu-n3");
+  world.pass(130 * second);
+  CHECK(world.process->book.unwatched("gpu-n3"));
+  CHECK_FALSE(world.process->book.unwatched("gpu-n1"));
+  REQUIRE(world.process->pooler.reconcile({"", "gpu"}, {}));
+  CHECK(is_spare());
+
+  repair::Record record;
+  record.name = "rep-1", record.node = "gpu-n1", record.pool = "gpu", record.phase = repair::Phase::requeued;
+  REQUIRE(repair::needs(record).spares);
+  auto session = world.process->sessions.lend();
+  auto spares = [&] { return observe(*session, record, {std::nullopt, {}, &world.process->book}).spares.value.size(); };
+  CHECK(spares() == 0);
+
+  world.silent.clear();
+  world.pass(10 * second);
+  CHECK(spares() == 1);
+  REQUIRE(world.process->pooler.reconcile({"", "gpu"}, {}));
+  CHECK_FALSE(is_spare());
 }
 
 TEST_CASE("one Repair per incident: the root's, with its companions; victims open none") {

@@ -66,7 +66,7 @@ Result<kube::ReconcileResult> RepairReconciler::reconcile(const kube::ObjectKey&
   Run run{*session, std::move(*object), record, record, {}, {}};
   auto rules = read_rules(session->kube(), record.pool);
   if (!rules) return std::unexpected(rules.error());
-  run.context = {rules->pool, view_policy(rules->policy)};
+  run.context = {rules->pool, view_policy(rules->policy), &book_};
   run.targets = rules->policy.notify;
   return advance(run, stop);
 }

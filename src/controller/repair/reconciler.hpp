@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "controller/notify/notifier.hpp"
+#include "controller/world/plan_book.hpp"
 #include "controller/world/session.hpp"
 #include "core/repair/step.hpp"
 #include "io/clock.hpp"
@@ -20,12 +21,14 @@ using EventSink = std::function<void(const kube::Resource&, const kube::Object&,
 
 class RepairReconciler final : public kube::Reconciler {
  public:
+  // clock and book outlive it. The book says whose agent is silent.
   RepairReconciler(Sessions& sessions, Notifications& notifications, EventSink events, const io::Clock& clock,
-                   repair::Limits limits = {})
+                   const PlanBook& book, repair::Limits limits = {})
       : sessions_(sessions),
         notifications_(notifications),
         events_(std::move(events)),
         clock_(clock),
+        book_(book),
         limits_(limits) {}
 
   Result<kube::ReconcileResult> reconcile(const kube::ObjectKey& key, std::stop_token stop) override;
@@ -40,6 +43,7 @@ class RepairReconciler final : public kube::Reconciler {
   Notifications& notifications_;
   EventSink events_;
   const io::Clock& clock_;
+  const PlanBook& book_;
   repair::Limits limits_;
 };
 

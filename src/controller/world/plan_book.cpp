@@ -41,6 +41,14 @@ std::array<std::uint64_t, std::size(repair::all_answers)> PlanBook::answers() co
   return answers_;
 }
 
+bool PlanBook::unwatched(const std::string& node) const {
+  std::lock_guard lock(mutex_);
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && std::ranges::any_of(found->second.detected, [](const repair::Finding& finding) {
+           return finding.fault.component == "agent" && finding.fault.source == repair::silence_source;
+         });
+}
+
 std::map<PlanBook::Seen, int> PlanBook::detected() const {
   std::lock_guard lock(mutex_);
   std::map<Seen, int> seen;

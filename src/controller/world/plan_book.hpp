@@ -42,6 +42,8 @@ class PlanBook {
     auto operator<=>(const Seen&) const = default;
   };
   std::map<Seen, int> detected() const;  // nodes by what detectors say of them; as many as the policies have rules
+  // The node's agent is silent, so that what it said last of its GPUs is old.
+  bool unwatched(const std::string& node) const;
 
  private:
   const io::Clock& clock_;
