@@ -137,46 +137,17 @@ class Gate {
  public:
   explicit Gate(const std::vector<std::string>& refused) {
     refuse(refused);
-    must_apply(R"(
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: e2e-gate}
-spec: {policyName: e2e-gate, validationActions: [Deny]}
-)");
     World::get().context().clock().sleep(Duration(3'000), {});  // until the API server has taken it up
   }
-  ~Gate() { lift(); }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-
   void refuse(const std::vector<std::string>& refused) {
-    must_apply(fmt::format(R"yaml(
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {{name: e2e-gate}}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules: [{{apiGroups: [homeostat.dev], apiVersions: ["*"], operations: [UPDATE], resources: [repairs/status]}}]
-  validations:
-    - {{expression: "!(object.?status.?phase.orValue('') in ['{}'])", message: held by the end-to-end test
-  }}
-)yaml",
-                           fmt::join(refused, "', '")));
+    refusal_.allow_only(fmt::format("!(object.?status.?phase.orValue('') in ['{}'])", fmt::join(refused, "', '")));
   }
-  void lift() {
-    if (lifted_) return;
-    lifted_ = true;
-    for (const auto* kind : {"validatingadmissionpolicybinding", "validatingadmissionpolicy"})
-      World::get().kubectl({"delete", kind, "e2e-gate", "--ignore-not-found"});
-  }
+  void lift() { refusal_.lift(); }
 
  private:
-  static void must_apply(const std::string& yaml) {
-    const auto answer = World::get().kubectl({"apply", "-f", "-"}, yaml);
-    REQUIRE_MESSAGE(answer.code == 0, answer.err);
-  }
-  bool lifted_ = false;
+  Refusal refusal_{
+      "e2e-gate",
+      R"({apiGroups: [homeostat.dev], apiVersions: ["*"], operations: [UPDATE], resources: [repairs/status]})"};
 };
 
 // Phases of the Repairs, as the API server announces each of them.

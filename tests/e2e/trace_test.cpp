@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <filesystem>
@@ -25,17 +24,7 @@ std::string read(const fs::path& path) {
   return text.str();
 }
 
-// pid of the supervisor: the process whose arguments are "… serve --state <this lab>".
-pid_t supervisor_pid(const std::string& state) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    auto arguments = read(entry.path() / "cmdline");
-    std::replace(arguments.begin(), arguments.end(), '\0', ' ');
-    if (arguments.find("homeostat-lab serve --state " + state + " ") != std::string::npos)
-      return static_cast<pid_t>(std::stol(entry.path().filename().string()));
-  }
-  return -1;
-}
+pid_t supervisor_pid(const std::string& state) { return find_process("homeostat-lab serve --state " + state + " "); }
 
 // Everything that a lab in `state` could leave behind. The cgroups of instance "hl" are named lab-ZONE, those of
 // another lab-INSTANCE-ZONE.

@@ -3,14 +3,17 @@
 #include <fmt/core.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "cli/bring_up.hpp"
 #include "core/names.hpp"
+#include "io/files.hpp"
 #include "io/json.hpp"
 #include "kube/meta.hpp"
 
@@ -179,6 +182,60 @@ void World::save_logs(const std::string& name) {
   fs::copy_file(places().state + "/control-plane/log/kube-apiserver.log", folder / "kube-apiserver.log",
                 fs::copy_options::overwrite_existing, error);
   fmt::print("[e2e] logs are in {}\n", folder.string());
+}
+
+namespace {
+
+void apply(const std::string& yaml) {
+  const auto answer = World::get().kubectl({"apply", "-f", "-"}, yaml);
+  REQUIRE_MESSAGE(answer.code == 0, answer.err);
+}
+
+}  // namespace
+
+Refusal::Refusal(std::string name, std::string resource_rule)
+    : name_(std::move(name)), resource_rule_(std::move(resource_rule)) {
+  apply(fmt::format(R"yaml(
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {0}}}
+spec: {{policyName: {0}, validationActions: [Deny]}}
+)yaml",
+                    name_));
+}
+
+void Refusal::allow_only(const std::string& allowed) {
+  apply(fmt::format(R"yaml(
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {}}}
+spec:
+  failurePolicy: Fail
+  matchConstraints: {{resourceRules: [{}]}}
+  validations:
+    - message: held by the end-to-end test
+      expression: >-
+        {}
+)yaml",
+                    name_, resource_rule_, allowed));
+}
+
+void Refusal::lift() {
+  if (std::exchange(lifted_, true)) return;
+  for (const auto* kind : {"validatingadmissionpolicybinding", "validatingadmissionpolicy"})
+    World::get().kubectl({"delete", kind, name_, "--ignore-not-found"});
+}
+
+pid_t find_process(const std::string& words) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const auto name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    auto arguments = io::read_head(entry.path().string() + "/cmdline", size_t{64} * 1024).value_or("");
+    std::replace(arguments.begin(), arguments.end(), '\0', ' ');
+    if (arguments.find(words) != std::string::npos) return static_cast<pid_t>(std::stol(name));
+  }
+  return -1;
 }
 
 }  // namespace homeostat::e2e

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <sys/types.h>
 
 #include <functional>
 #include <future>
@@ -72,5 +73,26 @@ class World {
   std::unique_ptr<cli::Login> login_;
   bool brought_up_here_ = false;
 };
+
+// While it lives the API server refuses the writes that `resource_rule` (a line of YAML) chooses and for which
+// `allowed` (CEL) is false. It takes about three seconds until the API server does so.
+class Refusal {
+ public:
+  Refusal(std::string name, std::string resource_rule);
+  ~Refusal() { lift(); }
+  Refusal(const Refusal&) = delete;
+  Refusal& operator=(const Refusal&) = delete;
+
+  void allow_only(const std::string& allowed);
+  void lift();
+
+ private:
+  std::string name_, resource_rule_;
+  bool lifted_ = false;
+};
+
+// pid of the process (of the host's, and so of all machines) whose arguments, parted by blanks, hold this text; -1:
+// none.
+pid_t find_process(const std::string& words);
 
 }  // namespace homeostat::e2e
