@@ -1,5 +1,6 @@
 #include "agent/amd_sensor.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -23,7 +24,8 @@ class AmdSensor final : public SysSensor {
 
   SensorReport look(const SensorInput& input) override {
     recall();
-    const auto gpus = reader_.read(input.monotonic);
+    auto gpus = reader_.read(input.monotonic);
+    complete(gpus, input.monotonic);
     // The list first: a finding of a GPU is of use only where the GPU is known.
     if (options_.devices_seen) options_.devices_seen(devices_of(gpus));
     SensorReport report;
@@ -49,6 +51,15 @@ class AmdSensor final : public SysSensor {
   }
 
  private:
+  void complete(std::vector<fault::AmdReading>& gpus, Duration monotonic) {
+    if (!options_.shelf) return;
+    options_.shelf->put_files(gpus);
+    for (const auto& told : options_.shelf->library(monotonic)) {
+      const auto gpu = std::ranges::find(gpus, told.pci, &fault::AmdReading::pci);
+      if (gpu != gpus.end() && gpu->listed) fault::fill_from_library(*gpu, told);
+    }
+  }
+
   // A GPU that was lost before the agent was restarted is still missed.
   void recall() {
     if (!options_.known_gpus) return;
@@ -111,8 +122,17 @@ class AmdSensor final : public SysSensor {
     add_sample(report, "homeostat_gpu_power_watts", labels, metrics.power_w);
     add_sample(report, "homeostat_gpu_sm_clock_hertz", labels, scaled(metrics.gfxclk_mhz, 1e6));
     add_sample(report, "homeostat_gpu_pcie_lanes", labels, metrics.lanes);
+    add_sample(report, "homeostat_gpu_pcie_generation", labels, generation_of(metrics.speed_tenth_gts));
     add_sample(report, "homeostat_gpu_pcie_replays_total", labels,
                gpu.pcie_replays ? gpu.pcie_replays : metrics.pcie_replays);
+  }
+
+  // 2.5, 5, 8, 16, 32, 64 GT/s.
+  static std::optional<unsigned> generation_of(const std::optional<std::uint64_t>& speed_tenth_gts) {
+    if (!speed_tenth_gts) return std::nullopt;
+    constexpr std::array<std::uint64_t, 6> speeds = {25, 50, 80, 160, 320, 640};
+    const auto* const found = std::ranges::find(speeds, *speed_tenth_gts);
+    return found == speeds.end() ? std::nullopt : std::optional(static_cast<unsigned>(found - speeds.begin()) + 1);
   }
 
   static std::optional<double> scaled(const std::optional<std::uint64_t>& value, double scale) {

@@ -1,4 +1,5 @@
-// The sensor of AMD GPUs: RAS counters, metrics, bad pages, links and presence, and the list of devices. Component
+// The sensor of AMD GPUs: RAS counters, metrics, bad pages, links and presence, from /sys and, where
+// that does not tell, from what the sensor `amdsmi` has laid on the shelf; and the list of devices. Component
 // amd-counters. Threads: look() runs on one thread at a time and may hang as long as the driver does; it holds no lock,
 // and the callbacks are called from it.
 #pragma once
@@ -7,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/amd_shelf.hpp"
 #include "agent/gpu_device.hpp"
 #include "agent/sensor.hpp"
 #include "io/sysfs.hpp"
@@ -15,6 +17,7 @@ namespace homeostat::agent {
 
 struct AmdSensorOptions {
   io::SysRoots roots;
+  std::shared_ptr<AmdShelf> shelf;  // null: nobody asks the library
 
   // Each may be null.
   std::function<std::vector<KnownGpu>()> known_gpus;  // this boot's GPUs; asked once, so that one lost before is missed

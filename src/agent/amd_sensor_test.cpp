@@ -259,3 +259,35 @@ TEST_CASE("amd: accelerators that another driver has are nobody's to miss") {
   tree.sys.add_pci(pci0, "0x120000", "0x1002", "0x74a1", "vfio-pci");
   CHECK(looks(*sensor_on(tree.roots()), 0s, 120s).state == ProbeState::absent);
 }
+
+TEST_CASE("amd: ECC and partitions, in every state of their files") {
+  TestTree tree;
+  tree.sys.add_amd_gpu(0, pci0);
+  tree.sys.add_amd_gpu(1, "0000:c3:00.0");
+  tree.sys.set(file("ras/features"), "feature mask: 0x4ffe");
+  for (const auto* pci : {"0000:c1:00.0", "0000:c3:00.0"}) {
+    tree.sys.set(std::string("bus/pci/devices/") + pci + "/current_compute_partition", "SPX");
+    tree.sys.set(std::string("bus/pci/devices/") + pci + "/current_memory_partition", "NPS1");
+  }
+  auto sensor = sensor_on(tree.roots());
+  CHECK(codes_of(looks(*sensor, 0s, 120s)) == "ECC_OFF:warn@0000:c1:00");
+  tree.sys.set(file("current_compute_partition"), "CPX");
+  CHECK(codes_of(looks(*sensor, 125s, 300s)) == "ECC_OFF:warn@0000:c1:00 PARTITION_MIXED:info@");
+  // What cannot be read says nothing, and is no trouble: few drivers have these files.
+  for (const auto* text : {"", "feature mask: ", "feature mask: 0xg", "4ffe"}) {
+    tree.sys.set(file("ras/features"), text);
+    tree.sys.set(file("current_compute_partition"), "");
+    sensor = sensor_on(tree.roots());
+    CHECK(codes_of(looks(*sensor, 0s, 120s)) == "");
+  }
+  tree.sys.break_file(file("ras/features"));
+  tree.sys.break_file(file("current_memory_partition"));
+  sensor = sensor_on(tree.roots());
+  const auto report = looks(*sensor, 0s, 120s);
+  CHECK(report.state == ProbeState::good);
+  CHECK(codes_of(report) == "");
+  tree.sys.mend_file(file("current_memory_partition"));
+  int now = 130;
+  for (const auto* name : {"current_compute_partition", "current_memory_partition"})
+    check_hang(*sensor, tree.sys, file(name), std::chrono::seconds(now += 60));
+}

@@ -44,6 +44,8 @@ Where run and check look:
   --kmsg PATH           Kernel log: the device, or a file of such records (default /dev/kmsg)
   --boot-id PATH        File with the boot's id (default /proc/sys/kernel/random/boot_id)
   --nvml PATH           NVIDIA's management library (default: libnvidia-ml.so.1 as the loader finds it)
+  --amdsmi PATH         AMD's management library (default: libamd_smi.so as the loader finds it, or ROCm's; without it
+                        AMD GPUs are read from /sys alone)
   --sys FOLDER          sysfs (default /sys)
   --proc FOLDER         procfs (default /proc)
   --steps FOLDER        Where training scripts tell their steps (default /run/homeostat/steps)

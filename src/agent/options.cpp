@@ -56,6 +56,7 @@ void add_places(Known& known, SensorPlaces& places, WatcherOptions& log) {
   known.values["--kmsg"] = text(log.kmsg_path);
   known.values["--boot-id"] = text(log.boot_id_path);
   known.values["--nvml"] = text(places.nvml_path);
+  known.values["--amdsmi"] = text(places.amdsmi_path);
   known.values["--sys"] = text(places.sys);
   known.values["--proc"] = text(places.proc);
   known.values["--steps"] = text(places.steps);

@@ -1,6 +1,7 @@
 #include "agent/sensor_list.hpp"
 
 #include "agent/amd_sensor.hpp"
+#include "agent/amdsmi_sensor.hpp"
 #include "agent/disk_sensor.hpp"
 #include "agent/ethernet_sensor.hpp"
 #include "agent/infiniband_sensor.hpp"
@@ -24,14 +25,20 @@ std::vector<std::unique_ptr<Sensor>> make_sensors(const SensorPlaces& places, co
   const io::SysRoots roots{places.sys, places.proc};
   AmdSensorOptions amd;
   amd.roots = roots;
+  amd.shelf = std::make_shared<AmdShelf>();
+  AmdSmiSensorOptions amdsmi;
+  amdsmi.roots = roots;
+  amdsmi.library_path = places.amdsmi_path;
+  amdsmi.shelf = amd.shelf;
   amd.known_gpus = [state] { return state->known_gpus(GpuVendor::amd); };
   amd.devices_seen = [state](std::vector<GpuDevice> devices) {
     state->take_devices(GpuVendor::amd, std::move(devices));
   };
   std::vector<std::unique_ptr<Sensor>> sensors;
-  sensors.reserve(8);
+  sensors.reserve(9);
   sensors.push_back(make_nvml_sensor(std::move(nvml)));
   sensors.push_back(make_amd_sensor(std::move(amd)));
+  sensors.push_back(make_amdsmi_sensor(std::move(amdsmi)));
   sensors.push_back(make_infiniband_sensor(roots));
   sensors.push_back(make_ethernet_sensor(roots));
   sensors.push_back(make_pcie_sensor(roots));

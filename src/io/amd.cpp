@@ -12,10 +12,24 @@ constexpr size_t max_gpus = 64, max_blocks = 32;
 constexpr size_t longest_page_list = 1u << 18, longest_name = 64;
 constexpr std::uint64_t accelerator_memory = 16ull << 30;  // bytes: no graphics-only GPU of a server has as much
 // The driver writes an error line when its xGMI counters are off, and keeps a count until it is read: seldom is enough.
-constexpr Duration xgmi_every = std::chrono::minutes(10);
+constexpr Duration xgmi_every = std::chrono::minutes(10), partitions_every = std::chrono::minutes(1);
 
 bool accelerator_class(std::uint64_t pci_class) {
   return pci_class >> 16 == 0x12 || pci_class >> 8 == 0x0380 || pci_class >> 8 == 0x0302;
+}
+
+bool is_accelerator(SysTree& tree, const SysFolder& folder) {
+  return accelerator_class(tree.number(folder, "class").value_or(0)) ||
+         tree.number(folder, "mem_info_vram_total").value_or(0) >= accelerator_memory;
+}
+
+// "feature mask: 0x4fff": the first bit is the memory's.
+std::optional<bool> memory_ecc_of(std::string_view features) {
+  const auto colon = features.find(": ");
+  if (colon == std::string_view::npos) return std::nullopt;
+  features.remove_prefix(colon + 2);
+  const auto mask = parse_number(features.substr(0, features.find('\n')));
+  return mask ? std::optional((*mask & 1) != 0) : std::nullopt;
 }
 
 bool is_unique_id(std::string_view text) {
@@ -36,9 +50,7 @@ void AmdReader::remember(const std::vector<std::string>& known) {
 void AmdReader::identify(const SysFolder& driver, const std::string& address, Gpu& gpu) {
   Gpu fresh;
   fresh.folder = tree_.open(driver, address.c_str());
-  const auto pci_class = tree_.number(fresh.folder, "class").value_or(0);
-  const auto memory = tree_.number(fresh.folder, "mem_info_vram_total").value_or(0);
-  fresh.accelerator = accelerator_class(pci_class) || memory >= accelerator_memory;
+  fresh.accelerator = is_accelerator(tree_, fresh.folder);
   gpu = std::move(fresh);
   if (!gpu.accelerator) return;
   any_ = true;
@@ -47,6 +59,8 @@ void AmdReader::identify(const SysFolder& driver, const std::string& address, Gp
     gpu.uuid = "GPU-" + std::string(id.text);
   if (const auto name = tree_.read(gpu.folder, "product_name")) gpu.model = name.text.substr(0, longest_name);
   gpu.ras = tree_.open(gpu.folder, "ras");
+  if (gpu.ras)
+    if (const auto features = tree_.read(gpu.ras, "features")) gpu.memory_ecc = memory_ecc_of(features.text);
   if (gpu.ras)
     for (auto& name : tree_.list(gpu.ras))
       if (name.ends_with("_err_count") && gpu.blocks.size() < max_blocks) gpu.blocks.push_back(std::move(name));
@@ -91,12 +105,29 @@ void AmdReader::read_gpu(Gpu& gpu, Duration now, fault::AmdReading& reading) {
   reading.busy_percent = tree_.number(gpu.folder, "gpu_busy_percent");
   reading.pcie_replays = tree_.number(gpu.folder, "pcie_replay_count");
   reading.critical_c = gpu.critical_c;
+  reading.memory_ecc = gpu.memory_ecc;
+  read_partitions(gpu, now, reading);
   if (gpu.xgmi_read && now - *gpu.xgmi_read < xgmi_every) return;
   const bool first = !gpu.xgmi_read;
   gpu.xgmi_read = now;
   const auto errors = tree_.number(gpu.folder, "xgmi_error");
   // The first reading clears what came before we looked.
   if (errors) reading.xgmi_errors = first ? 0 : *errors;
+}
+
+// They change only when somebody sets them.
+void AmdReader::read_partitions(Gpu& gpu, Duration now, fault::AmdReading& reading) {
+  if (!gpu.partitions_read || now - *gpu.partitions_read >= partitions_every) {
+    gpu.partitions_read = now;
+    const auto read = [&](const char* file) {
+      const auto text = tree_.read(gpu.folder, file);
+      return text ? std::string(text.text.substr(0, longest_name)) : std::string();
+    };
+    gpu.compute_partition = read("current_compute_partition");
+    gpu.memory_partition = read("current_memory_partition");
+  }
+  reading.compute_partition = gpu.compute_partition;
+  reading.memory_partition = gpu.memory_partition;
 }
 
 void AmdReader::report_lost(const std::string& address, const Gpu& gpu, std::vector<fault::AmdReading>& out) {
@@ -126,6 +157,16 @@ void AmdReader::look_for_unbound() {
     const auto pci_class = tree_.number(folder, "class").value_or(0);
     any_ |= accelerator_class(pci_class) && tree_.link(folder, "driver").empty();
   }
+}
+
+std::vector<std::string> accelerators_of_amdgpu(SysTree& tree) {
+  std::vector<std::string> out;
+  const auto driver = tree.open("bus/pci/drivers/amdgpu");
+  if (!driver) return out;
+  for (const auto& address : tree.list(driver))
+    if (is_pci_address(address) && out.size() < max_gpus && is_accelerator(tree, tree.open(driver, address.c_str())))
+      out.push_back(address.substr(0, address.rfind('.')));
+  return out;
 }
 
 std::vector<fault::AmdReading> AmdReader::read(Duration monotonic) {

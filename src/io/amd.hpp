@@ -13,6 +13,9 @@
 
 namespace homeostat::io {
 
+// Addresses of the accelerators that the driver has, without function.
+std::vector<std::string> accelerators_of_amdgpu(SysTree& tree);
+
 class AmdReader {
  public:
   explicit AmdReader(const SysRoots& roots) : tree_(roots.sys) {}
@@ -31,12 +34,14 @@ class AmdReader {
     SysFolder folder, ras;
     std::vector<std::string> blocks;  // "umc_err_count"
     std::optional<std::uint64_t> critical_c;
-    std::string uuid, model;
-    std::optional<Duration> xgmi_read;
+    std::string uuid, model, compute_partition, memory_partition;
+    std::optional<Duration> xgmi_read, partitions_read;
+    std::optional<bool> memory_ecc;
   };
   void identify(const SysFolder& driver, const std::string& address, Gpu& gpu);
   void read_gpu(Gpu& gpu, Duration now, fault::AmdReading& reading);
   void read_ras(Gpu& gpu, fault::AmdReading& reading);
+  void read_partitions(Gpu& gpu, Duration now, fault::AmdReading& reading);
   void report_lost(const std::string& address, const Gpu& gpu, std::vector<fault::AmdReading>& out);
   void look_for_unbound();
 

@@ -1,7 +1,5 @@
 #include "io/nvml.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 
@@ -75,35 +73,13 @@ class LoadedNvml final : public Nvml {
   std::vector<nvml::Gpu> gpus_;
 };
 
-class Finder {
- public:
-  Finder(void* library, const NvmlLookup& lookup) : library_(library), lookup_(lookup) {}
-
-  template <class Function>
-  bool operator()(const char* name, Function& into) {
-    void* symbol = lookup_ ? lookup_(library_, name) : ::dlsym(library_, name);
-    into = reinterpret_cast<Function>(symbol);
-    return symbol != nullptr;
-  }
-  template <class Function>
-  void optional(const char* name, Function& into) {
-    if (!(*this)(name, into)) lacking.emplace_back(name);
-  }
-
-  std::vector<std::string> lacking;
-
- private:
-  void* library_;
-  const NvmlLookup& lookup_;
-};
-
-bool find_vital(Finder& find, Functions& into) {
+bool find_vital(SymbolFinder& find, Functions& into) {
   return find("nvmlInit_v2", into.init) && find("nvmlDeviceGetCount_v2", into.count) &&
          find("nvmlDeviceGetHandleByIndex_v2", into.handle_by_index) && find("nvmlDeviceGetUUID", into.uuid) &&
          find("nvmlDeviceGetPciInfo_v3", into.pci_info);
 }
 
-void find_optional(Finder& find, Functions& into) {
+void find_optional(SymbolFinder& find, Functions& into) {
   find.optional("nvmlShutdown", into.shutdown);
   find.optional("nvmlSystemGetDriverVersion", into.driver_version);
   find.optional("nvmlDeviceGetName", into.name);
@@ -140,21 +116,18 @@ void find_optional(Finder& find, Functions& into) {
 
 Result<std::unique_ptr<Nvml>> load_nvml(const std::string& path) { return load_nvml_with(path, nullptr); }
 
-Result<std::unique_ptr<Nvml>> load_nvml_with(const std::string& path, const NvmlLookup& lookup) {
-  void* library = ::dlopen(path.empty() ? "libnvidia-ml.so.1" : path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char* why = ::dlerror();
-    return fail(ErrorKind::not_found,
-                std::string("NVIDIA's management library cannot be loaded: ") + (why ? why : "unknown reason") + ".");
-  }
+Result<std::unique_ptr<Nvml>> load_nvml_with(const std::string& path, const SymbolLookup& lookup) {
+  std::string why;
+  void* library = open_library(path.empty() ? "libnvidia-ml.so.1" : path.c_str(), why);
+  if (!library) return fail(ErrorKind::not_found, "NVIDIA's management library cannot be loaded: " + why + ".");
   Functions functions;
-  Finder find(library, lookup);
+  SymbolFinder find(library, lookup);
   if (!find_vital(find, functions)) {
     ::dlclose(library);
     return fail(ErrorKind::invalid, "The library " + path + " is not NVML or is older than its version 11.");
   }
   find_optional(find, functions);
-  return std::make_unique<LoadedNvml>(functions, std::move(find.lacking));
+  return std::make_unique<LoadedNvml>(functions, find.take_lacking());
 }
 
 }  // namespace homeostat::io

@@ -5,13 +5,13 @@
 // every third read 5 more, and one for each 64 counters of links.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/fault/gpu_reading.hpp"
 #include "core/result.hpp"
+#include "io/library.hpp"
 
 namespace homeostat::io {
 
@@ -31,8 +31,7 @@ class Nvml {
 // not_found: the library is not there. path: "" for the loader's libnvidia-ml.so.1.
 Result<std::unique_ptr<Nvml>> load_nvml(const std::string& path);
 
-// The same with another way to find a function of the library than dlsym, which can hide one. null: dlsym.
-using NvmlLookup = std::function<void*(void* library, const char* name)>;
-Result<std::unique_ptr<Nvml>> load_nvml_with(const std::string& path, const NvmlLookup& lookup);
+// The same with another way to find a function of the library.
+Result<std::unique_ptr<Nvml>> load_nvml_with(const std::string& path, const SymbolLookup& lookup);
 
 }  // namespace homeostat::io

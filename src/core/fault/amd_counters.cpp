@@ -21,6 +21,7 @@ constexpr RateRule replay_rule{100, 10min, 30min};
 
 constexpr Duration silent_hold = 60s;   // the driver refuses to answer while it resets the GPU
 constexpr Duration unbound_hold = 60s;  // a driver that is loaded anew
+constexpr Duration mixed_hold = 60s;    // one GPU is set after the other
 constexpr Duration gone_hold = 5s, missing_hold = 60s, back_quiet = 15s;
 constexpr Duration throttle_hold = 60s, hot_hold = 30s, heat_quiet = 60s, xgmi_hold = 30s;
 constexpr double throttled_share = 0.1;  // of the time between two looks
@@ -140,6 +141,51 @@ BadPages parse_bad_pages(std::string_view text) {
   return pages;
 }
 
+namespace {
+
+template <class Value>
+void fill(std::optional<Value>& place, const std::optional<Value>& value) {
+  if (!place) place = value;
+}
+
+void fill(std::string& place, const std::string& value) {
+  if (place.empty()) place = value;
+}
+
+void fill_metrics(AmdMetrics& metrics, const AmdMetrics& library) {
+  fill(metrics.hotspot_c, library.hotspot_c);
+  fill(metrics.memory_c, library.memory_c);
+  fill(metrics.power_w, library.power_w);
+  fill(metrics.lanes, library.lanes);
+  fill(metrics.speed_tenth_gts, library.speed_tenth_gts);
+  // Both or none: the one is counted in cycles of the other.
+  if (metrics.thermal_throttle || metrics.accumulated) return;
+  metrics.accumulated = library.accumulated;
+  metrics.thermal_residency = library.thermal_residency;
+}
+
+}  // namespace
+
+void fill_from_library(AmdReading& gpu, const AmdReading& library) {
+  fill(gpu.uuid, library.uuid);
+  fill(gpu.model, library.model);
+  for (const auto& block : library.blocks)
+    if (std::ranges::find(gpu.blocks, block.name, &RasBlock::name) == gpu.blocks.end()) gpu.blocks.push_back(block);
+  fill(gpu.bad_pages, library.bad_pages);
+  fill(gpu.bad_page_threshold, library.bad_page_threshold);
+  fill(gpu.memory_ecc, library.memory_ecc);
+  if (library.metrics) {
+    if (!gpu.metrics) gpu.metrics.emplace();
+    fill_metrics(*gpu.metrics, *library.metrics);
+  }
+  if (!gpu.metrics || !gpu.metrics->pcie_replays) fill(gpu.pcie_replays, library.pcie_replays);
+  fill(gpu.critical_c, library.critical_c);
+  fill(gpu.vram_total, library.vram_total);
+  fill(gpu.vram_used, library.vram_used);
+  fill(gpu.compute_partition, library.compute_partition);
+  fill(gpu.memory_partition, library.memory_partition);
+}
+
 std::vector<Finding> AmdWatch::look(const std::vector<AmdReading>& gpus, int expected, Duration now) {
   std::vector<Finding> out;
   int listed = 0;
@@ -162,7 +208,26 @@ std::vector<Finding> AmdWatch::look(const std::vector<AmdReading>& gpus, int exp
   // Those that were seen and went are named; the count is for those that never came.
   if (missing_.observe(expected > 0 && listed + lost < expected, now, missing_hold, 0s))
     out.push_back(counter_finding(codes::amd_missing, "", "Fewer AMD GPUs answer than the node should have"));
+  look_at_all(gpus, now, out);
   return out;
+}
+
+// What one GPU has and another one has not.
+void AmdWatch::look_at_all(const std::vector<AmdReading>& gpus, Duration now, std::vector<Finding>& out) {
+  const bool any_ecc = std::ranges::any_of(gpus, [](const AmdReading& gpu) { return gpu.memory_ecc.value_or(false); });
+  const AmdReading* first = nullptr;  // that tells its partitions
+  bool mixed = false;
+  for (const auto& gpu : gpus) {
+    if (!gpu.listed) continue;
+    if (any_ecc && gpu.memory_ecc == false)
+      out.push_back(counter_finding(codes::amd_ecc_off, gpu.pci,
+                                    "ECC of the GPU's memory is off, while another GPU of the node has it on"));
+    if (gpu.compute_partition.empty() || gpu.memory_partition.empty()) continue;
+    if (first == nullptr) first = &gpu;
+    mixed |= gpu.compute_partition != first->compute_partition || gpu.memory_partition != first->memory_partition;
+  }
+  if (mixed_.observe(mixed, now, mixed_hold, 0s))
+    out.push_back(counter_finding(codes::amd_mixed, "", "The node's GPUs are partitioned differently"));
 }
 
 void AmdWatch::look_for(const AmdReading& gpu, Memory& memory, Duration now, std::vector<Finding>& out) {
@@ -188,6 +253,10 @@ void AmdWatch::look_at(const AmdReading& gpu, Memory& memory, Duration now, std:
     new_pages = memory.pages.take(gpu.bad_pages->retired + gpu.bad_pages->pending);
     if (gpu.bad_pages->failed > 0)
       report(codes::amd_pages_failed, "Bad pages of the GPU's memory could not be reserved");
+    const auto bad = gpu.bad_pages->retired + gpu.bad_pages->pending + gpu.bad_pages->failed;
+    if (gpu.bad_page_threshold && bad >= *gpu.bad_page_threshold)
+      report(codes::amd_pages_full,
+             "The GPU's memory has as many bad pages as the driver allows: it will refuse the GPU");
   }
   if (memory.page_rate.observe(page_rule, now, new_pages))
     report(codes::amd_pages, "Pages of the GPU's memory went bad");

@@ -1,5 +1,6 @@
-// What AMD GPUs say about a node through sysfs: RAS counters, the driver's gpu_metrics table, bad pages, links,
-// presence. A reading, what was seen before and the time in, findings out. Pure, bounded, one thread at a time.
+// What AMD GPUs say about a node through sysfs and amdsmi: RAS counters, the driver's gpu_metrics table, bad pages,
+// links, partitions, presence. A reading, what was seen before and the time in, findings out. Pure, bounded, one thread
+// at a time.
 #pragma once
 
 #include <array>
@@ -61,8 +62,16 @@ struct AmdReading {
   std::optional<std::uint64_t> xgmi_errors;  // since the reading before: the driver clears them when they are read
   std::optional<std::uint64_t> pcie_replays, vram_total, vram_used, busy_percent;
   std::optional<std::uint64_t> critical_c;
+  std::optional<bool> memory_ecc;                   // ECC of its memory is on
+  std::optional<std::uint64_t> bad_page_threshold;  // as many, and the driver refuses the GPU at its next load
+  std::string compute_partition, memory_partition;  // "SPX", "NPS1"; "" when it tells none
   std::string trouble;
 };
+
+// Sysfs comes first: a figure that `gpu` has from there stays, the library's fills an empty place, and a RAS block that
+// sysfs tells is sysfs's alone. So one error is one finding, whoever tells it; and a file that cannot be read stays the
+// GPU's trouble, whatever the library says.
+void fill_from_library(AmdReading& gpu, const AmdReading& library);
 
 class AmdWatch {
  public:
@@ -85,6 +94,7 @@ class AmdWatch {
     std::array<bool, 8> xgmi_was_up{};
     Continuity gone, silent, throttled, hot, xgmi_down;
   };
+  void look_at_all(const std::vector<AmdReading>& gpus, Duration now, std::vector<Finding>& out);
   void look_for(const AmdReading& gpu, Memory& memory, Duration now, std::vector<Finding>& out);
   void look_at(const AmdReading& gpu, Memory& memory, Duration now, std::vector<Finding>& out);
   static void look_at_block(const AmdReading& gpu, const RasBlock& reading, Block& block, Duration now,
@@ -92,7 +102,7 @@ class AmdWatch {
   static void look_at_metrics(const AmdReading& gpu, Memory& memory, Duration now, std::vector<Finding>& out);
 
   std::map<std::string, Memory, std::less<>> memory_;
-  Continuity missing_;
+  Continuity missing_, mixed_;
 };
 
 }  // namespace homeostat::fault

@@ -229,3 +229,98 @@ TEST_CASE("a GPU that cannot be asked for a minute") {
   CHECK(looks(watch, {one}, 5s, 60s) == "");
   CHECK(looks(watch, {one}, 65s, 65s) == "NO_ANSWER:error@0000:c1:00");
 }
+
+//                sysfs              library            judged
+//   figure       5                  9                  5
+//   figure       -                  9                  9
+//   RAS block    umc                umc, gfx           umc of sysfs, gfx of the library
+TEST_CASE("sysfs first, the library where sysfs is silent") {
+  AmdReading one;
+  one.pci = "0000:c1:00";
+  one.blocks = {{"umc", 0, 1, 0}};
+  one.metrics.emplace().hotspot_c = 60;
+  one.metrics->thermal_throttle = false;
+  one.vram_total = 5;
+  one.compute_partition = "SPX";
+  one.trouble = "its file ras/sdma_err_count is garbled";
+  AmdReading library;
+  library.uuid = "u";
+  library.model = "m";
+  library.blocks = {{"umc", 9, 9, 9}, {"gfx", 2, 0, 0}};
+  library.metrics.emplace().hotspot_c = 99;
+  library.metrics->power_w = 300;
+  library.metrics->accumulated = 1000;
+  library.metrics->thermal_residency = 900;
+  library.bad_pages = BadPages{1, 2, 3};
+  library.bad_page_threshold = 128;
+  library.memory_ecc = true;
+  library.vram_total = 9;
+  library.vram_used = 8;
+  library.pcie_replays = 7;
+  library.critical_c = 100;
+  library.compute_partition = "CPX";
+  library.memory_partition = "NPS4";
+  fill_from_library(one, library);
+  CHECK(one.uuid == "u");
+  CHECK(one.model == "m");
+  REQUIRE(one.blocks.size() == 2);
+  CHECK(one.blocks[0].corrected == 1);
+  CHECK(one.blocks[1].name == "gfx");
+  CHECK(one.metrics->hotspot_c == 60);
+  CHECK(one.metrics->power_w == 300);
+  CHECK_FALSE(one.metrics->accumulated);  // sysfs tells of heat in its own way
+  CHECK(one.bad_pages->pending == 2);
+  CHECK(one.bad_page_threshold == 128);
+  CHECK(one.memory_ecc == true);
+  CHECK(one.vram_total == 5);
+  CHECK(one.vram_used == 8);
+  CHECK(one.pcie_replays == 7);
+  CHECK(one.critical_c == 100);
+  CHECK(one.compute_partition == "SPX");
+  CHECK(one.memory_partition == "NPS4");
+  CHECK(one.trouble == "its file ras/sdma_err_count is garbled");
+  AmdReading bare;
+  fill_from_library(bare, library);
+  CHECK(bare.metrics->accumulated == 1000);
+  // A table of sysfs has its own count of replays: it is the one that is judged.
+  AmdReading table;
+  table.metrics.emplace().pcie_replays = 3;
+  fill_from_library(table, library);
+  CHECK_FALSE(table.pcie_replays);
+}
+
+TEST_CASE("bad pages up to the threshold") {
+  struct Row {
+    BadPages pages;
+    std::optional<std::uint64_t> threshold;
+    std::string told;
+  };
+  for (const auto& row :
+       {Row{{100, 27, 0}, 128, ""}, Row{{100, 28, 0}, 128, "BAD_PAGE_THRESHOLD:error@0000:c1:00"},
+        Row{{5000, 0, 0}, std::nullopt, ""},
+        Row{{127, 0, 1}, 128, "BAD_PAGE_UNRESERVED:error@0000:c1:00 BAD_PAGE_THRESHOLD:error@0000:c1:00"}}) {
+    AmdWatch watch;
+    auto one = gpu();
+    one.bad_pages = row.pages;
+    one.bad_page_threshold = row.threshold;
+    CHECK(looks(watch, {one}, 0s, 60s) == row.told);
+  }
+}
+
+TEST_CASE("GPUs of one node that are set differently; one alone is as somebody wants it") {
+  auto one = gpu(), two = gpu("0000:c3:00");
+  one.compute_partition = two.compute_partition = "SPX";
+  one.memory_partition = two.memory_partition = "NPS1";
+  AmdWatch watch;
+  one.memory_ecc = false;
+  CHECK(looks(watch, {one}, 0s, 60s) == "");
+  CHECK(looks(watch, {one, two}, 65s, 70s) == "");  // nobody knows of the second
+  two.memory_ecc = true;
+  CHECK(looks(watch, {one, two}, 75s, 80s) == "ECC_OFF:warn@0000:c1:00");
+  one.memory_ecc = true;
+  two.memory_partition = "NPS4";
+  CHECK(looks(watch, {one, two}, 85s, 140s) == "");
+  CHECK(looks(watch, {one, two}, 145s, 145s) == "PARTITION_MIXED:info@");
+  one.memory_partition = "";  // it does not say
+  CHECK(looks(watch, {one, two}, 150s, 300s) == "");
+}
