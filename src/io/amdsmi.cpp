@@ -75,7 +75,7 @@ class LoadedAmdSmi final : public AmdSmi {
     return gpu;
   }
 
-  static std::unexpected<Error> failure(std::string what, int status) {
+  static std::unexpected<Error> failure(const std::string& what, int status) {
     return fail(ErrorKind::unavailable, what + " (" + amdsmi::word(status) + "). " + amdsmi::sentence(status));
   }
 
