@@ -14,7 +14,10 @@ namespace {
 class AmdSensor final : public SysSensor {
  public:
   AmdSensor(io::AmdReader reader, AmdSensorOptions options)
-      : SysSensor(reader.now_reading()), reader_(std::move(reader)), options_(std::move(options)) {}
+      : SysSensor(reader.now_reading()),
+        reader_(std::move(reader)),
+        options_(std::move(options)),
+        watch_(options_.grace) {}
 
   std::string_view name() const override { return "amd"; }
   std::span<const std::string_view> components() const override {
@@ -40,13 +43,7 @@ class AmdSensor final : public SysSensor {
       if (gpu.listed) add_samples(gpu, report);
     }
     set_state(report, gpus.size(), troubled, trouble);
-    if (!gpus.empty() || (!reader_.any_accelerator() && input.expected_gpus == 0)) return report;
-    report.state = fault::ProbeState::failed;
-    report.message =
-        reader_.any_accelerator()
-            ? "AMD accelerators are on the PCI bus, but the amdgpu driver has none of them. Load the driver."
-            : "AMD GPUs are expected (" + std::to_string(input.expected_gpus) +
-                  "), and none is on the PCI bus. Look at the machine's power and firmware.";
+    judge_number(gpus, input.expected_gpus, report);
     return report;
   }
 
@@ -58,6 +55,26 @@ class AmdSensor final : public SysSensor {
       const auto gpu = std::ranges::find(gpus, told.pci, &fault::AmdReading::pci);
       if (gpu != gpus.end() && gpu->listed) fault::fill_from_library(*gpu, told);
     }
+  }
+
+  // None at all is an answer of /sys, and a fault where some are expected.
+  void judge_number(const std::vector<fault::AmdReading>& gpus, int expected, SensorReport& report) const {
+    if (watch_.awaits_more()) {
+      report.state = fault::ProbeState::pending;
+      report.message = std::to_string(std::ranges::count_if(gpus, &fault::AmdReading::listed)) + " of " +
+                       std::to_string(expected) + " AMD GPUs are there so far. The driver may still be starting.";
+    } else if (gpus.empty() && expected > 0) {
+      report.state = fault::ProbeState::good;
+    } else if (gpus.empty() && reader_.any_accelerator()) {
+      report.state = fault::ProbeState::failed;
+    }
+    if (!gpus.empty() || report.state == fault::ProbeState::absent) return;
+    if (!report.message.empty()) report.message += " ";
+    report.message +=
+        reader_.any_accelerator()
+            ? "AMD accelerators are on the PCI bus, but the amdgpu driver has none of them. Load the driver."
+            : "AMD GPUs are expected (" + std::to_string(expected) +
+                  "), and none is on the PCI bus. Look at the machine's power and firmware.";
   }
 
   // A GPU that was lost before the agent was restarted is still missed.

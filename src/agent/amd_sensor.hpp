@@ -17,7 +17,8 @@ namespace homeostat::agent {
 
 struct AmdSensorOptions {
   io::SysRoots roots;
-  std::shared_ptr<AmdShelf> shelf;  // null: nobody asks the library
+  std::shared_ptr<AmdShelf> shelf;                 // null: nobody asks the library
+  Duration grace = fault::AmdWatch::missing_hold;  // after the first look: a driver may still be starting
 
   // Each may be null.
   std::function<std::vector<KnownGpu>()> known_gpus;  // this boot's GPUs; asked once, so that one lost before is missed
@@ -26,7 +27,9 @@ struct AmdSensorOptions {
   std::function<void(std::vector<GpuDevice>)> devices_seen;
 };
 
-// Its reports: absent: no AMD accelerator is on the PCI bus or ever was. failed: they are there and none can be asked.
+// Its reports: good: /sys told, also that GPUs are missing which somebody expects. absent: no AMD accelerator is on the
+// PCI bus or ever was, and nobody expects any. pending: within the grace there are fewer than expected and never were
+// all of them: nothing has recovered, nothing is found. failed: they are there and none can be asked.
 std::unique_ptr<Sensor> make_amd_sensor(AmdSensorOptions options);
 
 }  // namespace homeostat::agent

@@ -39,11 +39,35 @@ TEST_CASE("amd: zero GPUs where some are expected are a fault, not health") {
   TestTree tree;
   const auto sensor = sensor_on(tree.roots());
   const auto at_once = sensor->look(at(0s, 8));
-  CHECK(at_once.state == ProbeState::failed);
+  CHECK(at_once.state == ProbeState::pending);
+  CHECK(at_once.message.find("0 of 8 AMD GPUs are there so far.") == 0);
   CHECK(at_once.message.find("expected (8)") != std::string::npos);
-  const auto report = looks(*sensor, 5s, 120s, 8);
-  CHECK(report.state == ProbeState::failed);
+  CHECK(looks(*sensor, 5s, 55s, 8).state == ProbeState::pending);
+  // /sys has answered: what it tells is a finding, which only a good report hands on.
+  const auto report = looks(*sensor, 60s, 120s, 8);
+  CHECK(report.state == ProbeState::good);
   CHECK(codes_of(report) == "GPU_MISSING:fatal@");
+  // Whoever checks wants to know now.
+  AmdSensorOptions options;
+  options.roots = tree.roots();
+  options.grace = 0s;
+  CHECK(codes_of(make_amd_sensor(std::move(options))->look(at(0s, 8))) == "GPU_MISSING:fatal@");
+}
+
+//  expected 2    1 listed   2 listed   driver anew: none   2 listed
+//  state         pending    good       good                good
+TEST_CASE("amd: fewer than expected is waited for until all have been there once") {
+  TestTree tree;
+  tree.sys.add_amd_gpu(0, pci0);
+  const auto sensor = sensor_on(tree.roots());
+  const auto report = looks(*sensor, 0s, 30s, 2);
+  CHECK(report.state == ProbeState::pending);
+  CHECK(report.message == "1 of 2 AMD GPUs are there so far. The driver may still be starting.");
+  tree.sys.add_amd_gpu(1, "0000:c3:00.0");
+  CHECK(sensor->look(at(35s, 2)).state == ProbeState::good);
+  tree.sys.remove_device("0000:c3:00.0");
+  CHECK(sensor->look(at(40s, 2)).state == ProbeState::good);
+  CHECK(codes_of(looks(*sensor, 45s, 50s, 2)) == "GPU_LOST:fatal@0000:c3:00");
 }
 
 TEST_CASE("amd: eight good GPUs and their figures, in every published revision of gpu_metrics") {
@@ -146,9 +170,13 @@ TEST_CASE("amd: a GPU that falls off the bus, fewer than expected, none with a d
   TestTree unbound;
   unbound.sys.add_pci(pci0, "0x120000", "0x1002", "0x74a1", "");
   const auto none = looks(*sensor_on(unbound.roots()), 0s, 120s, 1);
-  CHECK(none.state == ProbeState::failed);
+  CHECK(none.state == ProbeState::good);
   CHECK(none.message.find("Load the driver") != std::string::npos);
   CHECK(codes_of(none) == "GPU_MISSING:fatal@");
+  const auto unasked = looks(*sensor_on(unbound.roots()), 0s, 120s);
+  CHECK(unasked.state == ProbeState::failed);
+  CHECK(unasked.message.find("Load the driver") != std::string::npos);
+  CHECK(codes_of(unasked) == "");
 }
 
 TEST_CASE("amd: a driver that is unloaded and loaded anew") {

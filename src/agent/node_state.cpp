@@ -252,13 +252,14 @@ int NodeState::expected_now() const {
 }
 
 // Who made the GPUs, where nobody has said: whose sensor has seen some. AMD's is absent where there are none, so one
-// that fails has found some on the bus.
+// that fails or waits, and says for what, has found some on the bus.
 GpuVendor NodeState::vendor_now() const {
   if (vendor_ != GpuVendor::unknown) return vendor_;
   if (!nvidia_.known.empty()) return GpuVendor::nvidia;
   if (!amd_.known.empty()) return GpuVendor::amd;
   const auto* amd = source("amd");
-  const bool seen = amd != nullptr && (amd->last_success != TimePoint{} || amd->state == ProbeState::failed);
+  const bool seen = amd != nullptr &&
+                    (amd->last_success != TimePoint{} || (amd->state != ProbeState::absent && !amd->message.empty()));
   return seen ? GpuVendor::amd : GpuVendor::unknown;
 }
 

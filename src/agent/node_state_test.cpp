@@ -316,10 +316,13 @@ TEST_CASE("AMD accelerators without a driver say whose the expected GPUs are") {
   state.set_expected_gpus(8);
   CHECK(state.expected_gpus_of("amd") == 0);
   SensorReport report;
-  report.state = fault::ProbeState::failed;
-  (void)state.take_sensor("amd", {}, report, now);
-  CHECK(state.expected_gpus_of("amd") == 8);
-  CHECK(state.expected_gpus_of("nvml") == 0);
+  for (const auto said : {fault::ProbeState::failed, fault::ProbeState::pending}) {
+    report.state = said;
+    report.message = "AMD accelerators are on the PCI bus.";
+    (void)state.take_sensor("amd", {}, report, now);
+    CHECK(state.expected_gpus_of("amd") == 8);
+    CHECK(state.expected_gpus_of("nvml") == 0);
+  }
 }
 
 TEST_CASE("each vendor's sensor is told of its own GPUs only") {

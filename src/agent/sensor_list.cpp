@@ -25,6 +25,7 @@ std::vector<std::unique_ptr<Sensor>> make_sensors(const SensorPlaces& places, co
   const io::SysRoots roots{places.sys, places.proc};
   AmdSensorOptions amd;
   amd.roots = roots;
+  amd.grace = places.driver_grace;
   amd.shelf = std::make_shared<AmdShelf>();
   AmdSmiSensorOptions amdsmi;
   amdsmi.roots = roots;

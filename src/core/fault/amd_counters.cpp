@@ -22,7 +22,7 @@ constexpr RateRule replay_rule{100, 10min, 30min};
 constexpr Duration silent_hold = 60s;   // the driver refuses to answer while it resets the GPU
 constexpr Duration unbound_hold = 60s;  // a driver that is loaded anew
 constexpr Duration mixed_hold = 60s;    // one GPU is set after the other
-constexpr Duration gone_hold = 5s, missing_hold = 60s, back_quiet = 15s;
+constexpr Duration gone_hold = 5s, back_quiet = 15s;
 constexpr Duration throttle_hold = 60s, hot_hold = 30s, heat_quiet = 60s, xgmi_hold = 30s;
 constexpr double throttled_share = 0.1;  // of the time between two looks
 
@@ -206,8 +206,13 @@ std::vector<Finding> AmdWatch::look(const std::vector<AmdReading>& gpus, int exp
   const auto lost = static_cast<int>(
       std::ranges::count_if(out, [](const Finding& finding) { return finding.code == codes::amd_lost.code; }));
   // Those that were seen and went are named; the count is for those that never came.
-  if (missing_.observe(expected > 0 && listed + lost < expected, now, missing_hold, 0s))
+  const bool fewer = expected > 0 && listed + lost < expected;
+  most_listed_ = std::max(most_listed_, listed);
+  awaits_more_ = fewer && most_listed_ < expected;
+  if (missing_.observe(fewer, now, hold_, 0s)) {
+    awaits_more_ = false;
     out.push_back(counter_finding(codes::amd_missing, "", "Fewer AMD GPUs answer than the node should have"));
+  }
   look_at_all(gpus, now, out);
   return out;
 }

@@ -75,8 +75,16 @@ void fill_from_library(AmdReading& gpu, const AmdReading& library);
 
 class AmdWatch {
  public:
+  static constexpr Duration missing_hold{60'000};
+
+  // `hold`: how long fewer GPUs than expected must last to be a fault: a driver may still be starting.
+  explicit AmdWatch(Duration hold = missing_hold) : hold_(hold) {}
+
   // `expected`: how many GPUs there should be, 0 when nobody has said.
   std::vector<Finding> look(const std::vector<AmdReading>& gpus, int expected, Duration now);
+
+  // By the last look: there have never been as many GPUs as expected, and it is not a fault yet.
+  bool awaits_more() const { return awaits_more_; }
 
   static constexpr size_t max_gpus = 64, max_blocks = 32;
 
@@ -103,6 +111,9 @@ class AmdWatch {
 
   std::map<std::string, Memory, std::less<>> memory_;
   Continuity missing_, mixed_;
+  Duration hold_;
+  int most_listed_ = 0;
+  bool awaits_more_ = false;
 };
 
 }  // namespace homeostat::fault
