@@ -182,12 +182,11 @@ Result<void> strike_sys(const std::string& run_folder, const DrillFault& fault, 
 }
 
 Result<void> refuse_other_vendor(const DrillFault& fault, const FakeMachine& machine) {
-  const bool nvidia_only = fault.kind == DrillKind::xid || fault.kind == DrillKind::nvlink5 ||
-                           fault.kind == DrillKind::ecc || fault.kind == DrillKind::lost ||
-                           fault.kind == DrillKind::hang || fault.kind == DrillKind::sxid;
-  if (machine.amd && nvidia_only)
-    return fail(ErrorKind::invalid, "the machine has AMD GPUs: choose amd=ue, amd=poison, amd=reset-failed or thermal");
-  return {};
+  const auto driver = fault::driver_of(fault.kind);
+  if (driver.empty() || driver == (machine.amd ? "amdgpu" : "nvidia")) return {};
+  return fail(ErrorKind::invalid,
+              machine.amd ? "the machine has AMD GPUs: choose amd=ue, amd=poison, amd=reset-failed or thermal"
+                          : "the machine has NVIDIA GPUs: choose xid=79, for example");
 }
 
 }  // namespace

@@ -130,4 +130,5 @@ TEST_CASE("AMD GPUs fail in their own words and counters, and have no XIDs") {
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message.find("amd=ue") != std::string::npos);
   CHECK_FALSE(bench.says("Xid"));
+  CHECK_FALSE(Bench({2, false}).strike({"amd=ue"}));
 }

@@ -133,6 +133,9 @@ void check_amd_drills(const AmdPool& pool) {
   auto& world = World::get();
   const auto node = pool.node();
   check_amd_node(node);
+  const auto refused = world.homeostat({"inject", node, "xid=79"});
+  CHECK(refused.code == 4);
+  CHECK_MESSAGE(refused.err.find("has AMD GPUs") != std::string::npos, refused.err);
   check_good(world.homeostat({"inject", node, "amd=ue", "--no-wait"}));
   check_shows(node, "amd-ras:RAS_UE/umc@0000:c1:00", "reset");
   CHECK(health_of(node).status.verdict == "Unhealthy");

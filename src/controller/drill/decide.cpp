@@ -94,10 +94,30 @@ std::string agent_objection(const Drill& drill, const DrillWorld& world) {
          "--drill-by-kmsg, as deploy/manifests does.";
 }
 
+// Says whether the node has GPUs that this sensor reads.
+bool finds_gpus(const api::NodeHealth& health, std::string_view sensor) {
+  return std::ranges::any_of(health.status.sensors,
+                             [&](const auto& s) { return s.name == sensor && s.state != "Absent"; });
+}
+
+// A line of a driver that the node does not have would prove nothing.
+std::string make_objection(const Drill& drill, const fault::DrillFault& fault, const api::NodeHealth& health) {
+  const auto driver = fault::driver_of(fault.kind);
+  const bool nvidia = finds_gpus(health, "nvml"), amd = finds_gpus(health, "amd");
+  if (driver == "nvidia" && amd && !nvidia)
+    return "Node " + drill.node + " has AMD GPUs, which cannot have '" + drill.fault +
+           "'. Choose amd=ue, amd=poison or amd=reset-failed.";
+  if (driver == "amdgpu" && nvidia && !amd)
+    return "Node " + drill.node + " has NVIDIA GPUs, which cannot have '" + drill.fault +
+           "'. Choose xid=79, for example.";
+  return {};
+}
+
 // The device that the drill names, from what the agent knows of the node.
 Result<fault::DrillTarget> find_target(const Drill& drill, const fault::DrillFault& fault, const DrillWorld& world) {
   fault::DrillTarget target;
   target.fake_hardware = world.pool && world.pool->fake_hardware;
+  target.amd = finds_gpus(*world.health, "amd") && !finds_gpus(*world.health, "nvml");
   auto devices = world.health->status.devices;
   std::ranges::sort(devices, {}, &api::DeviceHealth::index);
   const auto without_function = drill.device.substr(0, drill.device.find('.'));
@@ -114,17 +134,25 @@ Result<fault::DrillTarget> find_target(const Drill& drill, const fault::DrillFau
   if (fault.kind == fault::DrillKind::sxid) target.device = addressed ? without_function : "0000:c1:00";
   if (fault.kind == fault::DrillKind::sxid || fault.kind == fault::DrillKind::link) return target;
   if (fault.kind == fault::DrillKind::clear && devices.empty()) return target;
-  // The agent lists NVIDIA's GPUs; AMD's are found by their address.
-  if (fault.kind == fault::DrillKind::amd && (devices.empty() || addressed)) {
-    target.device = addressed ? without_function : "0000:c1:00";
-    return target;
-  }
   if (devices.empty())
     return fail(ErrorKind::invalid, "The agent of node " + drill.node + " sees no GPU, so none can fail there.");
   return fail(ErrorKind::invalid, "Node " + drill.node + " has no device " + drill.device + ": its " +
                                       std::to_string(devices.size()) + " devices are " + devices.front().id + " (" +
                                       std::to_string(devices.front().index) + ") to " + devices.back().id + " (" +
                                       std::to_string(devices.back().index) + ").");
+}
+
+// A clear that names no device is of all of them.
+void add_other_devices(const Drill& drill, const fault::DrillFault& fault, const DrillWorld& world,
+                       fault::DrillTarget target, fault::DrillPlan& plan) {
+  if (fault.kind != fault::DrillKind::clear || !drill.device.empty()) return;
+  const auto first = target.device;
+  for (const auto& device : world.health->status.devices) {
+    if (device.id == first) continue;
+    target.device = device.id;
+    if (auto more = fault::plan_drill(fault, target); more && plan.lines.size() < fault::max_drill_lines)
+      plan.lines.insert(plan.lines.end(), more->lines.begin(), more->lines.end());
+  }
 }
 
 std::string sentence(std::string text) {
@@ -174,10 +202,12 @@ DrillDecision arm(const Drill& drill, const DrillWorld& world, const std::string
        {agent_objection(drill, world), production_objection(drill, world), other_drill_objection(drill, world),
         repair_objection(drill, world), silence_objection(drill, world, now)})
     if (!objection.empty()) return refuse(objection);
+  if (auto objection = make_objection(drill, *fault, *world.health); !objection.empty()) return refuse(objection);
   const auto target = find_target(drill, *fault, world);
   if (!target) return refuse(target.error().message);
   auto plan = fault::plan_drill(*fault, *target);
   if (!plan) return refuse(plan.error().message);
+  add_other_devices(drill, *fault, world, *target, *plan);
   status.device = target->device;
   status.findings = std::move(plan->findings);
   if (!status.findings.empty())

@@ -32,7 +32,7 @@ DrillWorld lab() {
   health.status.last_report = now;
   health.status.verdict = "Healthy";
   health.status.devices = {{"0000:3d:00", 1, "GPU-b", "Good", ""}, {"0000:17:00", 0, "GPU-a", "Good", ""}};
-  health.status.sensors = {{"gpu-nvml", "Good", ""}};
+  health.status.sensors = {{"nvml", "Good", ""}, {"amd", "Absent", ""}};
   world.health = health;
   return world;
 }
@@ -107,6 +107,9 @@ TEST_CASE("what stands in the way of a drill is said, with what to do") {
       {"has not reported since", [](auto&, auto& w) { w.health->status.last_report = now - Duration(61'000); }},
       {"no device 2", [](auto& d, auto&) { d.device = "2"; }},
       {"no device 0000:ff:00", [](auto& d, auto&) { d.device = "0000:ff:00"; }},
+      {"has NVIDIA GPUs", [](auto& d, auto&) { d.fault = "amd=ue"; }},
+      {"has AMD GPUs",
+       [](auto&, auto& w) { w.health->status.sensors = {{"nvml", "Absent", ""}, {"amd", "Good", ""}}; }},
       {"sees no GPU", [](auto&, auto& w) { w.health->status.devices.clear(); }},
       {"already shows gpu-xid:79@0000:17:00",
        [](auto&, auto& w) { w.health->status.findings = {finding("gpu-xid:79@0000:17:00", false)}; }},
@@ -186,7 +189,8 @@ TEST_CASE("a device is found by index and by address, with or without function")
   CHECK(decide(ordered("sxid=12028", "0000:86:00"), lab()).next.device == "0000:86:00");
   CHECK(decide(ordered("link=flap"), lab()).next.phase == DrillPhase::armed);
   auto amd = lab();
-  amd.health->status.devices.clear();
+  amd.health->status.sensors = {{"nvml", "Absent", ""}, {"amd", "Good", ""}};
+  amd.health->status.devices = {{"0000:c1:00", 0, "", "Good", ""}, {"0000:c3:00", 1, "", "Good", ""}};
   CHECK(decide(ordered("amd=ue"), amd).next.device == "0000:c1:00");
   CHECK(decide(ordered("amd=ue", "0000:c3:00.0"), amd).next.device == "0000:c3:00");
   CHECK(decide(ordered("thermal"), lab()).next.expires_at == now + Duration(180'000));
@@ -219,7 +223,7 @@ TEST_CASE("an armed drill is seen by its finding, by what follows from it, or ex
 TEST_CASE("a driver that hangs is seen by its sensor, and no repair is the right answer") {
   auto drill = armed("hang");
   auto world = lab();
-  world.health->status.sensors = {{"gpu-nvml", "Failed", "no answer"}};
+  world.health->status.sensors = {{"nvml", "Failed", "no answer"}};
   world.health->status.verdict = "Unknown";
   drill.status = decide(drill, world).next;
   REQUIRE(drill.status.phase == DrillPhase::seen);
@@ -296,6 +300,23 @@ TEST_CASE("a drill that was seen ends without a repair when the node recovers or
   }
   world.node_exists = false;
   CHECK(decide(drill, world).next.message.find("the node was gone") != std::string::npos);
+}
+
+//  gpu-a: 0000:17:00 and 0000:3d:00   -> a line for each, unless one is named
+TEST_CASE("a clear is of all devices of the node, in the words of their driver") {
+  const auto lines_of = [](const api::Drill& drill, const DrillWorld& world) {
+    std::string text;
+    for (const auto& line : decide(drill, world).next.lines) text.append(line.text).append("|");
+    return text;
+  };
+  const auto all = lines_of(ordered("clear"), lab());
+  CHECK(all.find("Xid (PCI:0000:17:00): 154") != std::string::npos);
+  CHECK(all.find("Xid (PCI:0000:3d:00): 154") != std::string::npos);
+  CHECK(lines_of(ordered("clear", "1"), lab()).find("0000:17:00") == std::string::npos);
+  auto amd = lab();
+  amd.health->status.sensors = {{"nvml", "Absent", ""}, {"amd", "Good", ""}};
+  CHECK(lines_of(ordered("clear"), amd) ==
+        "amdgpu 0000:17:00.0: amdgpu: GPU reset(1) succeeded!|amdgpu 0000:3d:00.0: amdgpu: GPU reset(1) succeeded!|");
 }
 
 TEST_CASE("a clear ends the drills before it and is over when nothing of a drill is left") {

@@ -14,7 +14,7 @@ namespace homeostat::fault {
 
 namespace {
 
-constexpr int error_level = 3, notice_level = 5;
+constexpr int error_level = 3, notice_level = 5, info_level = 6;
 
 struct KindRow {
   DrillKind kind;
@@ -58,8 +58,8 @@ constexpr DrillHelp help_rows[] = {
     {"link=down [port=mlx5_0:1]", "the fake InfiniBand port and the kernel log", "infiniband LINK_DOWN", true},
     {"link=flap [port=mlx5_0:1]", "the fake InfiniBand port goes down and up again, three times or count=N",
      "infiniband LINK_FLAPPING: no new jobs", true},
-    {"thermal", "the fake GPU's temperature and throttle reasons", "gpu-nvml THROTTLE_HW_THERMAL, after a minute of it",
-     true},
+    {"thermal", "the fake GPU's temperature and throttle reasons",
+     "gpu-nvml THROTTLE_HW_THERMAL, after a minute of it (AMD: amd-counters TEMPERATURE)", true},
     {"hang", "the fake driver answers no more", "no finding: the sensor fails and the verdict becomes Unknown", true},
     {"clear",
      "kernel log: the driver no longer asks for a recovery; in the lab the machine's hardware is whole and it "
@@ -219,6 +219,25 @@ std::string to_text(const DrillFault& fault) {
   if (fault.count != 1) text.append(" count=").append(std::to_string(fault.count));
   if (fault.driver_major != 550) text.append(" driver=").append(std::to_string(fault.driver_major));
   return text;
+}
+
+std::string_view driver_of(DrillKind kind) {
+  switch (kind) {
+    case DrillKind::xid:
+    case DrillKind::sxid:
+    case DrillKind::nvlink5:
+    case DrillKind::ecc:
+    case DrillKind::hang:
+    case DrillKind::lost:
+      return "nvidia";
+    case DrillKind::amd:
+      return "amdgpu";
+    case DrillKind::link:
+    case DrillKind::thermal:
+    case DrillKind::clear:
+      break;
+  }
+  return {};
 }
 
 bool is_drill_device(std::string_view device) {
@@ -414,6 +433,8 @@ Result<std::vector<DrillLine>> lines_once(const DrillFault& fault, const DrillTa
       return lines;
     }
     case DrillKind::clear:
+      if (target.amd)
+        return std::vector<DrillLine>{{info_level, "amdgpu " + target.device + ".0: amdgpu: GPU reset(1) succeeded!"}};
       return std::vector<DrillLine>{xid_line("154", recovery_text("154/0x0"), target)};
     case DrillKind::link:
     case DrillKind::thermal:

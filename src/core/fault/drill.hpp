@@ -34,12 +34,16 @@ inline constexpr size_t max_drill_fault_bytes = 128;
 Result<DrillFault> parse_drill(std::string_view text);
 std::string to_text(const DrillFault& fault);  // what parse_drill takes; the same for every spelling of one fault
 
+// Whose GPUs can have it: "nvidia" or "amdgpu", as their drivers are called; "" for a fault of any machine.
+std::string_view driver_of(DrillKind kind);
+
 // What a device may be called in an order: "0" (index), "0000:17:00" or "0000:17:00.0"; "" for the first one.
 bool is_drill_device(std::string_view device);
 
 struct DrillTarget {
   std::string device = "0000:00:00";  // PCI address without function, of the GPU (of the switch for sxid)
   std::string uuid = {};              // of the GPU; "" leaves the driver's introduction out
+  bool amd = false;                   // the GPU is AMD's
   bool fake_hardware = false;         // the lab: counters, links and temperatures can be changed, too
 };
 

@@ -207,6 +207,12 @@ TEST_CASE("clearing expects nothing and says that no recovery is asked for any m
   const auto finding = classify_text(plan.lines.front().text);
   REQUIRE(finding);
   CHECK(finding->code == "154/0x0");
+  const auto of_amd = plan_drill(*parse_drill("clear"), {.device = "0000:c3:00", .amd = true});
+  REQUIRE(of_amd);
+  REQUIRE(of_amd->lines.size() == 1);
+  const auto reset = classify_text(of_amd->lines.front().text);
+  REQUIRE(reset);
+  CHECK(finding_id(*reset) == "amd-gpu:RESET_OK@0000:c3:00");
 }
 
 TEST_CASE("patterns: a star stands for any run of characters") {
