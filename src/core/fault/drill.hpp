@@ -43,8 +43,8 @@ bool is_drill_device(std::string_view device);
 struct DrillTarget {
   std::string device = "0000:00:00";  // PCI address without function, of the GPU (of the switch for sxid)
   std::string uuid = {};              // of the GPU; "" leaves the driver's introduction out
-  bool amd = false;                   // the GPU is AMD's
   bool fake_hardware = false;         // the lab: counters, links and temperatures can be changed, too
+  bool amd = false;                   // the GPU is AMD's
 };
 
 struct DrillLine {
