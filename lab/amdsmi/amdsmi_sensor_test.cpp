@@ -112,7 +112,7 @@ void hide_all(Node& node) {
   node.begin();
 }
 
-io::SymbolLookup hiding(std::string hidden) {
+io::SymbolLookup hiding(const std::string& hidden) {
   return [hidden](void* library, const char* name) -> void* { return name == hidden ? nullptr : dlsym(library, name); };
 }
 

@@ -1,6 +1,7 @@
 #include "agent/amd_sensor.hpp"
 
 #include "agent/sys_test_helpers.hpp"
+#include "io/amd.hpp"
 
 using namespace homeostat;
 using namespace homeostat::agent;
@@ -263,6 +264,7 @@ TEST_CASE("amd: the list of devices: numbered by address, with the driver's name
 
   // A restarted agent remembers it, misses it, and gives it its name and number.
   std::vector<KnownGpu> known;
+  known.reserve(devices.size());
   for (const auto& gpu : devices) known.push_back({gpu.index, gpu.uuid, gpu.pci, GpuVendor::amd});
   options.known_gpus = [&] { return known; };
   const auto anew = make_amd_sensor(options);
@@ -318,4 +320,26 @@ TEST_CASE("amd: ECC and partitions, in every state of their files") {
   int now = 130;
   for (const auto* name : {"current_compute_partition", "current_memory_partition"})
     check_hang(*sensor, tree.sys, file(name), std::chrono::seconds(now += 60));
+}
+
+TEST_CASE("amd: whose the GPUs on the bus are") {
+  struct Row {
+    const char *what, *device_class, *vendor, *driver;
+    bool amd;
+  };
+  for (const auto& row : {Row{"with its driver", "0x120000", "0x1002", "amdgpu", true},
+                          Row{"without a driver", "0x038000", "0x1002", "", true},
+                          Row{"of a virtual machine", "0x120000", "0x1002", "vfio-pci", false},
+                          Row{"a screen's", "0x030000", "0x1002", "amdgpu", false},
+                          Row{"NVIDIA's", "0x030200", "0x10de", "nvidia", false},
+                          Row{"a network card", "0x020000", "0x15b3", "mlx5_core", false}}) {
+    CAPTURE(row.what);
+    TestTree tree;
+    io::SysTree sys(tree.roots().sys);
+    CHECK_FALSE(io::only_amd_on_bus(sys));
+    tree.sys.add_pci(pci0, row.device_class, row.vendor, "0x1234", row.driver);
+    CHECK(io::only_amd_on_bus(sys) == row.amd);
+    tree.sys.add_pci("0000:17:00.0", "0x030200", "0x10de", "0x2330", "nvidia");
+    CHECK_FALSE(io::only_amd_on_bus(sys));
+  }
 }

@@ -59,6 +59,33 @@ TEST_CASE("a machine without accelerators and faults is healthy; a fault in its 
   CHECK(io::array_at(*json, {"findings"}).size() == 1);
 }
 
+TEST_CASE("on a node with AMD GPUs nobody misses NVIDIA's library, and the number that is expected is theirs") {
+  const Machine machine;
+  const auto pci = machine.root / "sys/bus/pci";
+  std::filesystem::create_directories(pci / "drivers/amdgpu");
+  for (const std::string address : {"0000:c1:00.0", "0000:c3:00.0"}) {
+    const auto folder = pci / "devices" / address;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "class") << "0x120000\n";
+    std::ofstream(folder / "vendor") << "0x1002\n";
+    std::filesystem::create_symlink("../../drivers/amdgpu", folder / "driver");
+    std::filesystem::create_symlink("../../devices/" + address, pci / "drivers/amdgpu" / address);
+  }
+  auto options = machine.options();
+  options.sensors.always_expected = true;
+  options.expected_gpus = 2;
+  const auto whole = check(options);
+  CAPTURE(check_text(whole));
+  CHECK(whole.status.verdict == "Healthy");
+  REQUIRE(whole.status.devices.size() == 2);
+  CHECK(whole.status.devices[1].id == "0000:c3:00");
+  CHECK(check_text(whole).find("GPUs (2 expected)\n  0  0000:c1:00  Good") != std::string::npos);
+  options.expected_gpus = 3;
+  const auto fewer = check(options);
+  CHECK(exit_of(fewer.judgement.verdict) == CheckExit::unhealthy);
+  CHECK(check_text(fewer).find("amd-counters:GPU_MISSING") != std::string::npos);
+}
+
 TEST_CASE("a driver that should be there, a log that cannot be read: nobody can say, within the time") {
   const Machine machine;
   auto options = machine.options();

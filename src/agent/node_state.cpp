@@ -260,7 +260,7 @@ GpuVendor NodeState::vendor_now() const {
   const auto* amd = source("amd");
   const bool seen = amd != nullptr &&
                     (amd->last_success != TimePoint{} || (amd->state != ProbeState::absent && !amd->message.empty()));
-  return seen ? GpuVendor::amd : GpuVendor::unknown;
+  return seen ? GpuVendor::amd : vendor_on_bus_;
 }
 
 // Remembers the names of GPUs that can say them.
@@ -323,6 +323,11 @@ void NodeState::set_expected_gpus(int count, GpuVendor vendor) {
   if (expected_gpus_ != count || vendor_ != vendor) ++version_;
   expected_gpus_ = count;
   vendor_ = vendor;
+}
+
+void NodeState::set_vendor_on_bus(GpuVendor vendor) {
+  std::lock_guard lock(mutex_);
+  vendor_on_bus_ = vendor;
 }
 
 int NodeState::expected_gpus() const {

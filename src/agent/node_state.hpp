@@ -69,6 +69,8 @@ class NodeState {
   // How many GPUs there should be, said by a person or by the Node. Until then it is the most that the driver has shown
   // since boot. Whose they are, where nobody says: see vendor_now.
   void set_expected_gpus(int count, GpuVendor vendor = GpuVendor::unknown);
+  // Whose GPUs are on the PCI bus, for as long as no driver has shown any.
+  void set_vendor_on_bus(GpuVendor vendor);
   int expected_gpus() const;
   int expected_gpus_of(std::string_view sensor) const;  // 0 for the other vendor's
 
@@ -143,7 +145,7 @@ class NodeState {
   Gpus nvidia_, amd_;
   std::vector<api::JobPerformance> performance_;
   std::optional<int> expected_gpus_;
-  GpuVendor vendor_ = GpuVendor::unknown;
+  GpuVendor vendor_ = GpuVendor::unknown, vendor_on_bus_ = GpuVendor::unknown;
   KmsgFigures kmsg_;
   Duration log_turned_{0};
   FaultCounts counts_;

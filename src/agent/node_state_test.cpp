@@ -311,6 +311,18 @@ TEST_CASE("AMD GPUs are listed, expected, missed and remembered without NVML") {
   CHECK(state.expected_gpus_of("amd") == 1);
 }
 
+TEST_CASE("what is on the bus says whose the expected GPUs are, until a driver does") {
+  NodeState state;
+  state.set_expected_gpus(8);
+  state.set_vendor_on_bus(GpuVendor::amd);
+  CHECK(state.expected_gpus_of("amd") == 8);
+  CHECK(state.expected_gpus_of("nvml") == 0);
+  state.take_devices(GpuVendor::nvidia, {{0, "GPU-a", "0000:0a:00", false, ""}});
+  CHECK(state.expected_gpus_of("nvml") == 8);
+  state.set_expected_gpus(8, GpuVendor::amd);  // the Node says so
+  CHECK(state.expected_gpus_of("amd") == 8);
+}
+
 TEST_CASE("AMD accelerators without a driver say whose the expected GPUs are") {
   NodeState state;
   state.set_expected_gpus(8);

@@ -9,13 +9,17 @@
 #include "agent/nvml_sensor.hpp"
 #include "agent/pcie_sensor.hpp"
 #include "agent/steps_sensor.hpp"
+#include "io/amd.hpp"
 
 namespace homeostat::agent {
 
 std::vector<std::unique_ptr<Sensor>> make_sensors(const SensorPlaces& places, const std::shared_ptr<NodeState>& state) {
+  io::SysTree tree(places.sys);
+  const bool only_amd = io::only_amd_on_bus(tree);
+  if (only_amd) state->set_vendor_on_bus(GpuVendor::amd);
   NvmlSensorOptions nvml;
   nvml.nvml_path = places.nvml_path;
-  nvml.always_expected = places.always_expected;
+  nvml.always_expected = places.always_expected && !only_amd;
   nvml.grace = places.driver_grace;
   nvml.known_gpus = [state] { return state->known_gpus(GpuVendor::nvidia); };
   nvml.open_findings = [state] { return state->open_findings("gpu-nvml"); };

@@ -14,7 +14,7 @@ namespace homeostat::agent {
 struct SensorPlaces {
   std::string nvml_path;          // "": the loader's libnvidia-ml.so.1
   std::string amdsmi_path;        // "": the loader's libamd_smi.so
-  bool always_expected = false;   // somebody says that there are GPUs: a missing driver is a failure
+  bool always_expected = false;   // somebody says that there are GPUs: their missing driver is a failure
   Duration driver_grace{60'000};  // how long a driver may take to start
   std::string sys = "/sys", proc = "/proc";
   std::string steps = "/run/homeostat/steps";

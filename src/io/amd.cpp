@@ -159,6 +159,23 @@ void AmdReader::look_for_unbound() {
   }
 }
 
+bool only_amd_on_bus(SysTree& tree) {
+  constexpr std::uint64_t amd = 0x1002, nvidia = 0x10de, display = 0x03;
+  const auto all = tree.open("bus/pci/devices");
+  if (!all) return false;
+  bool any = false;
+  for (const auto& address : tree.list(all)) {
+    const auto folder = tree.open(all, address.c_str());
+    const auto vendor = tree.number(folder, "vendor");
+    const auto pci_class = tree.number(folder, "class").value_or(0);
+    if (vendor == nvidia && pci_class >> 16 == display) return false;
+    if (vendor != amd || !is_accelerator(tree, folder)) continue;
+    const auto driver = tree.link(folder, "driver");
+    any |= driver.empty() || driver.ends_with("/amdgpu");
+  }
+  return any;
+}
+
 std::vector<std::string> accelerators_of_amdgpu(SysTree& tree) {
   std::vector<std::string> out;
   const auto driver = tree.open("bus/pci/drivers/amdgpu");

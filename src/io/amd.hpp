@@ -16,6 +16,9 @@ namespace homeostat::io {
 // Addresses of the accelerators that the driver has, without function.
 std::vector<std::string> accelerators_of_amdgpu(SysTree& tree);
 
+// Whether the GPUs on the PCI bus are AMD accelerators: with amdgpu or without a driver, and none is NVIDIA's.
+bool only_amd_on_bus(SysTree& tree);
+
 class AmdReader {
  public:
   explicit AmdReader(const SysRoots& roots) : tree_(roots.sys) {}
