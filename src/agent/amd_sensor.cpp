@@ -33,16 +33,9 @@ class AmdSensor final : public SysSensor {
     if (options_.devices_seen) options_.devices_seen(devices_of(gpus));
     SensorReport report;
     report.findings = watch_.look(gpus, input.expected_gpus, input.monotonic);
-    size_t troubled = 0;
-    std::string trouble;
-    for (const auto& gpu : gpus) {
-      if (!gpu.trouble.empty()) {
-        ++troubled;
-        trouble = trouble_of(gpu);
-      }
+    for (const auto& gpu : gpus)
       if (gpu.listed) add_samples(gpu, report);
-    }
-    set_state(report, gpus.size(), troubled, trouble);
+    set_state(report, gpus, name_of);
     judge_number(gpus, input.expected_gpus, report);
     return report;
   }
@@ -88,9 +81,7 @@ class AmdSensor final : public SysSensor {
     reader_.remember(addresses);
   }
 
-  static std::string trouble_of(const fault::AmdReading& gpu) {
-    return "AMD GPU " + gpu.pci + " cannot be asked: " + gpu.trouble + ".";
-  }
+  static std::string name_of(const fault::AmdReading& gpu) { return "AMD GPU " + gpu.pci; }
 
   // By the order of addresses, in which the driver finds them, too: the same number before and after a loss.
   std::vector<GpuDevice> devices_of(const std::vector<fault::AmdReading>& gpus) const {
@@ -106,7 +97,7 @@ class AmdSensor final : public SysSensor {
       else if (!gpu.listed)
         device.trouble = "The amdgpu driver has let the GPU go.";
       else if (!gpu.trouble.empty())
-        device.trouble = trouble_of(gpu);
+        device.trouble = trouble_of(gpu, name_of);
       devices.push_back(std::move(device));
     }
     return devices;

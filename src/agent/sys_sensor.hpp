@@ -31,6 +31,11 @@ class SysSensor : public Sensor {
     if (failed) report.message = trouble;
   }
 
+  template <class Reading, class NameOf>
+  static std::string trouble_of(const Reading& device, NameOf name_of) {
+    return name_of(device) + " cannot be asked: " + device.trouble + ".";
+  }
+
   // The same, counted from what was read of each device; `name_of` names one in the sentence.
   template <class Reading, class NameOf>
   void set_state(SensorReport& report, const std::vector<Reading>& devices, NameOf name_of) {
@@ -39,7 +44,7 @@ class SysSensor : public Sensor {
     for (const auto& device : devices) {
       if (device.trouble.empty()) continue;
       ++troubled;
-      trouble = name_of(device) + " cannot be asked: " + device.trouble + ".";
+      trouble = trouble_of(device, name_of);
     }
     set_state(report, devices.size(), troubled, trouble);
   }
