@@ -251,3 +251,9 @@ def paused():
 
 def follow_ddp(model):
     _steps().follow_ddp(model)
+
+
+def close():
+    """Before os._exit, which runs nothing that Python would at an end: this rank ends well, and its file goes."""
+    if _default is not None:
+        _default.close()

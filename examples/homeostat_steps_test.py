@@ -107,8 +107,9 @@ class StepsTest(Case):
             "clock = iter(range(1000))\n"
             "hs._default = hs.Steps(sys.argv[1], clock=lambda: float(next(clock)))\n"
             "for _ in range(12): hs.step()\n"
-            "print('ready', flush=True); sys.stdin.readline()\n")
-        for killed in (False, True):
+            "print('ready', flush=True); how = sys.stdin.readline()\n"
+            "if how == 'leave\\n': hs.close(); os._exit(0)\n")
+        for end, killed in ((b"\n", False), (b"\n", True), (b"leave\n", False)):
             process = subprocess.Popen([sys.executable, "-c", program, self.folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        cwd=os.path.dirname(os.path.abspath(__file__)),
                                        env={**os.environ, "SLURM_JOB_ID": "7", "SLURM_PROCID": "0"})
@@ -121,7 +122,7 @@ class StepsTest(Case):
                     process.kill()
                     process.wait()
                     fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            process.communicate(b"\n")
+            process.communicate(end)
             self.assertEqual(os.path.exists(path), killed)
 
     def test_it_does_nothing_without_a_job_or_a_folder(self):

@@ -45,4 +45,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    if homeostat_steps:
+        homeostat_steps.close()
+    train.leave(exit_code)

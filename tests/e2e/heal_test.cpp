@@ -211,6 +211,9 @@ TEST_CASE("a GPU falls off the bus and training goes on from its checkpoint with
   // Bounds far above what `make bench` measures: this machine may be busy.
   CHECK(*heal.figures.fault_to_down_s < 5);
   CHECK(*heal.figures.end_to_running_s < 30);
+  // A rank that has saved leaves at once. One that stands in its library's teardown is killed after 120 s, and only
+  // then can the job start again.
+  CHECK(*heal.figures.fault_to_running_s < 60);
   CHECK(*heal.figures.pool_whole_s < 150);
 
   // The record tells the story, and so does kubectl.
