@@ -35,15 +35,16 @@ NodeState::View check(const CheckOptions& options) {
   names.reserve(list.size());
   for (const auto& sensor : list) names.push_back(sensor->name());
   state->expect_sensors(names);
+  auto log = options.log;
+  log.state_folder.clear();
+  Watcher watcher(log, *state, clock, nullptr, [] {});
+  // Before any sensor: a boot begins with nothing known, so what one had told by then would be forgotten.
+  bool read = watcher.turn({}) || !watcher.can_read();
   Sensors sensors(
       std::move(list), clock, [state](const Sensor& sensor) { return input_of(sensor, *state, clock); },
       [state](const Sensor& sensor, SensorReport report) {
         (void)state->take_sensor(sensor.name(), sensor.components(), std::move(report), clock.now());
       });
-  auto log = options.log;
-  log.state_folder.clear();
-  Watcher watcher(log, *state, clock, nullptr, [] {});
-  bool read = false;
   while (clock.monotonic() < until && !(read && sensors.all_asked())) {
     if (!read)
       read = watcher.turn({}) || !watcher.can_read();

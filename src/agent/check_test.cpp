@@ -1,9 +1,13 @@
 #include "agent/check.hpp"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "agent/explain.hpp"
 #include "io/json.hpp"
@@ -26,6 +30,18 @@ struct Machine {
     log("");
   }
   void log(const std::string& text) const { std::ofstream(root / "kmsg", std::ios::app) << text; }
+  void add_amd_gpus() const {
+    const auto pci = root / "sys/bus/pci";
+    std::filesystem::create_directories(pci / "drivers/amdgpu");
+    for (const std::string address : {"0000:c1:00.0", "0000:c3:00.0"}) {
+      const auto folder = pci / "devices" / address;
+      std::filesystem::create_directories(folder);
+      std::ofstream(folder / "class") << "0x120000\n";
+      std::ofstream(folder / "vendor") << "0x1002\n";
+      std::filesystem::create_symlink("../../drivers/amdgpu", folder / "driver");
+      std::filesystem::create_symlink("../../devices/" + address, pci / "drivers/amdgpu" / address);
+    }
+  }
   CheckOptions options() const {
     CheckOptions options;
     options.log = {root / "kmsg", root / "boot_id", ""};
@@ -61,16 +77,7 @@ TEST_CASE("a machine without accelerators and faults is healthy; a fault in its 
 
 TEST_CASE("on a node with AMD GPUs nobody misses NVIDIA's library, and the number that is expected is theirs") {
   const Machine machine;
-  const auto pci = machine.root / "sys/bus/pci";
-  std::filesystem::create_directories(pci / "drivers/amdgpu");
-  for (const std::string address : {"0000:c1:00.0", "0000:c3:00.0"}) {
-    const auto folder = pci / "devices" / address;
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "class") << "0x120000\n";
-    std::ofstream(folder / "vendor") << "0x1002\n";
-    std::filesystem::create_symlink("../../drivers/amdgpu", folder / "driver");
-    std::filesystem::create_symlink("../../devices/" + address, pci / "drivers/amdgpu" / address);
-  }
+  machine.add_amd_gpus();
   auto options = machine.options();
   options.sensors.always_expected = true;
   options.expected_gpus = 2;
@@ -84,6 +91,30 @@ TEST_CASE("on a node with AMD GPUs nobody misses NVIDIA's library, and the numbe
   const auto fewer = check(options);
   CHECK(exit_of(fewer.judgement.verdict) == CheckExit::unhealthy);
   CHECK(check_text(fewer).find("amd-counters:GPU_MISSING") != std::string::npos);
+}
+
+//  boot id   ......... 300 ms ......... "b1"      a boot begins with nothing known
+//  sensors                                  ask  (were they first, what they had told would be forgotten)
+TEST_CASE("a kernel log that is opened late costs nothing of what the sensors tell") {
+  const Machine machine;
+  machine.add_amd_gpus();
+  auto options = machine.options();
+  options.log.boot_id_path = machine.root / "late_boot_id";
+  REQUIRE(::mkfifo(options.log.boot_id_path.c_str(), 0600) == 0);
+  std::jthread kernel([&](const std::stop_token& stop) {
+    for (auto wait = std::chrono::milliseconds(300); !stop.stop_requested(); wait = std::chrono::milliseconds(1)) {
+      std::ofstream late(options.log.boot_id_path);  // waits for who reads it
+      std::this_thread::sleep_for(wait);
+      late << "b1\n";
+    }
+  });
+  const auto view = check(options);
+  const int open_end = ::open(options.log.boot_id_path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // frees the writer
+  kernel.request_stop();
+  kernel.join();
+  ::close(open_end);
+  CHECK(view.status.boot_id == "b1");
+  CHECK(view.status.devices.size() == 2);
 }
 
 TEST_CASE("a driver that should be there, a log that cannot be read: nobody can say, within the time") {
