@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "lab/nvml/figures.h"
 #include "lab/nvml/json.h"
 
 static const Word codes[] = {
@@ -32,13 +33,8 @@ static const char* const block_names[STATE_BLOCKS] = {"umc",       "sdma", "gfx"
                                                       "xgmi_wafl", "df",   "smn",  "sem",   "mp0",   "mp1",      "fuse",
                                                       "mca",       "vcn",  "jpeg", "ih",    "mpio"};
 
-enum { PLAIN, WIDE };
 #define FIGURE(name, kind) {#name, offsetof(GpuState, name), kind}
-static const struct {
-  const char* key;
-  size_t offset;
-  int kind;
-} figures[] = {
+static const Figure figures[] = {
     FIGURE(ecc_enabled, WIDE),   FIGURE(pages_retired, PLAIN),  FIGURE(pages_pending, PLAIN),
     FIGURE(pages_failed, PLAIN), FIGURE(page_threshold, PLAIN), FIGURE(hotspot_c, PLAIN),
     FIGURE(memory_c, PLAIN),     FIGURE(critical_c, PLAIN),     FIGURE(power_w, PLAIN),
@@ -46,18 +42,6 @@ static const struct {
     FIGURE(memory_total, WIDE),  FIGURE(memory_used, WIDE),     FIGURE(cycles, WIDE),
     FIGURE(hot, WIDE),
 };
-
-static const char* read_figure(size_t index, const char* at, GpuState* gpu) {
-  char* place = (char*)gpu + figures[index].offset;
-  long long number = 0;
-  at = json_number(at, &number);
-  if (!at || number < 0) return 0;
-  if (figures[index].kind == WIDE)
-    *(unsigned long long*)place = (unsigned long long)number;
-  else
-    *(unsigned int*)place = (unsigned int)number;
-  return at;
-}
 
 static const char* count_member(const char* key, const char* at, void* into) {
   ErrorState* errors = into;
@@ -87,8 +71,8 @@ static const char* gpu_member(const char* key, const char* at, void* into) {
   if (!strcmp(key, "errors")) return read_errors(at, codes, &gpu->errors);
   if (!strcmp(key, "hang_ms")) return read_hangs(at, &gpu->hangs);
   if (!strcmp(key, "ecc")) return json_object(at, block_member, gpu);
-  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-    if (!strcmp(key, figures[i].key)) return read_figure(i, at, gpu);
+  const Figure* figure = find_figure(figures, sizeof figures / sizeof *figures, key);
+  if (figure) return read_figure(figure, at, gpu);
   return json_skip_value(at);
 }
 

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "figures.h"
 #include "json.h"
 #include "nvml_abi.h"
 
@@ -38,14 +39,8 @@ static const Word throttle_reasons[] = {
 static const Word fabric_states[] = {
     {"not_supported", 0}, {"not_started", 1}, {"in_progress", 2}, {"completed", 3}, {0, 0}};
 
-enum { PLAIN, WIDE, FLAG };
-
 #define FIGURE(name, kind) {#name, offsetof(GpuState, name), kind}
-static const struct {
-  const char* key;
-  size_t offset;
-  int kind;
-} figures[] = {
+static const Figure figures[] = {
     FIGURE(temperature_c, PLAIN),
     FIGURE(memory_temperature_c, PLAIN),
     FIGURE(slowdown_c, PLAIN),
@@ -81,19 +76,6 @@ static const struct {
     FIGURE(mig_pending, FLAG),
     FIGURE(fabric_health, PLAIN),
 };
-
-static const char* read_figure(size_t index, const char* at, GpuState* gpu) {
-  char* place = (char*)gpu + figures[index].offset;
-  if (figures[index].kind == FLAG) return json_flag(at, (unsigned int*)place);
-  long long number = 0;
-  at = json_number(at, &number);
-  if (!at || number < 0) return 0;
-  if (figures[index].kind == WIDE)
-    *(unsigned long long*)place = (unsigned long long)number;
-  else
-    *(unsigned int*)place = number > 0xffffffffll ? 0xffffffff : (unsigned int)number;
-  return at;
-}
 
 static const char* throttle_item(const char* at, void* into) {
   long long bits = 0;
@@ -215,8 +197,8 @@ static const char* gpu_member(const char* key, const char* at, void* into) {
   if (!strcmp(key, "state")) return read_state(at, gpu);
   if (!strcmp(key, "utilization")) return read_utilization(at, gpu);
   if (!strncmp(key, "retire", 6)) gpu->has_retired_pages = 1;
-  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-    if (!strcmp(key, figures[i].key)) return read_figure(i, at, gpu);
+  const Figure* figure = find_figure(figures, sizeof figures / sizeof *figures, key);
+  if (figure) return read_figure(figure, at, gpu);
   return group_member(key, at, gpu);
 }
 
