@@ -455,9 +455,9 @@ NodeState::View NodeState::view(TimePoint now) const {
     if (finding.id == gap_id) finding.title = gap_title(kmsg_.lost_records);
   for (const auto& source : sources_)
     status.sensors.push_back({source.name, std::string(word_of(source.state)), source.message});
-  for (const auto& gpu : nvidia_.devices)
-    status.devices.push_back(device_health(gpu, answers("nvml"), ledger_, rules_));
-  for (const auto& gpu : amd_.devices) status.devices.push_back(device_health(gpu, answers("amd"), ledger_, rules_));
+  const bool nvml_answers = answers("nvml"), amd_answers = answers("amd");
+  for (const auto& gpu : nvidia_.devices) status.devices.push_back(device_health(gpu, nvml_answers, ledger_, rules_));
+  for (const auto& gpu : amd_.devices) status.devices.push_back(device_health(gpu, amd_answers, ledger_, rules_));
   const auto* log = source(kmsg);
   if (log != nullptr && log->state == ProbeState::good)
     view.log_message = kmsg_.last_record == TimePoint{}
