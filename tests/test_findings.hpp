@@ -9,15 +9,14 @@
 
 namespace homeostat::fault {
 
-inline std::string codes_of(std::span<const Finding> findings) {
+inline std::string codes_of(std::span<const Finding> findings, bool with_device = true) {
   std::string text;
   for (const auto& finding : findings) {
     if (!text.empty()) text += " ";
     text += finding.code;
     text += ":";
     text += to_string(finding.severity);
-    text += "@";
-    text += finding.device;
+    if (with_device) (text += "@") += finding.device;
   }
   return text;
 }
