@@ -32,7 +32,8 @@ struct OomRecord {
 };
 std::optional<OomRecord> parse_oom_record(std::string_view text);
 
-// The process of "…: Killed process 5 (name) …", "Killed process 5, …", "…: OOM victim 5 (name) …"; 0 when it names none.
+// The process of "…: Killed process 5 (name) …", "Killed process 5, …", "…: OOM victim 5 (name) …"; 0 when it names
+// none.
 std::uint64_t killed_pid(std::string_view text);
 
 }  // namespace homeostat::fault
